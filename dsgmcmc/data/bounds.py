@@ -47,7 +47,7 @@ def bounds_of_text(text: str) -> tuple[str, str]:
 
 def is_bound(text: str) -> bool:
     """Whether a text is a bound."""
-    return any(re.match(pattern, text) for pattern in (_BELOW, _ABOVE, _BETWEEN))
+    return bound_of(text) is not None
 
 
 def has_bounds(db: Session, file: TableFile, k: int) -> bool:
@@ -173,11 +173,14 @@ def _finite(text: str) -> str:
     return f"CASE WHEN isfinite({number}) THEN {number} END"
 
 
+_TWO_BOUNDS = "it has two different bounds on one side"
+_WRONG_ORDER = "the lower bound is above the upper bound"
+_OUTSIDE = "the rating is outside its bounds"
 #: Faults of bounds in ``raw``, by condition in SQL.
 FAULTS = {
-    "it has two different bounds on one side": "isnan(lower) OR isnan(upper)",
-    "the lower bound is above the upper bound": "lower > upper",
-    "the rating is outside its bounds": "rating < lower OR rating > upper",
+    _TWO_BOUNDS: "isnan(lower) OR isnan(upper)",
+    _WRONG_ORDER: "lower > upper",
+    _OUTSIDE: "rating < lower OR rating > upper",
 }
 
 
@@ -267,17 +270,15 @@ class MemoryBounds(NamedTuple):
             opposite = (is_above & ~np.isnan(self.text_upper)) | (
                 is_below & ~np.isnan(self.text_lower)
             )
-            _refuse_row(opposite, next(iter(FAULTS)))
+            _refuse_row(opposite, _TWO_BOUNDS)
             related = (
                 np.where(is_above, self.rating, np.nan),
                 np.where(is_below, self.rating, np.nan),
             )
         lower = _agreed([self.text_lower, related[0], _finite_of(self.lower)])
         upper = _agreed([self.text_upper, related[1], _finite_of(self.upper)])
-        _refuse_row(lower > upper, "the lower bound is above the upper bound")
-        _refuse_row(
-            (self.rating < lower) | (self.rating > upper), "the rating is outside its bounds"
-        )
+        _refuse_row(lower > upper, _WRONG_ORDER)
+        _refuse_row((self.rating < lower) | (self.rating > upper), _OUTSIDE)
         bounded = ~(np.isnan(lower) & np.isnan(upper))
         open_lower = np.where(bounded & np.isnan(lower), -np.inf, lower)
         open_upper = np.where(bounded & np.isnan(upper), np.inf, upper)
@@ -295,17 +296,14 @@ def _agreed(sources: Sequence[Float64]) -> Float64:
     """Return the bound of each rating that several sources give; they must not differ."""
     agreed = sources[0]
     for source in sources[1:]:
-        _refuse_row(
-            agreed != np.where(np.isnan(source), agreed, source), next(iter(FAULTS)), agreed
-        )
+        both_known = ~(np.isnan(agreed) | np.isnan(source))
+        _refuse_row(both_known & (agreed != source), _TWO_BOUNDS)
         agreed = np.where(np.isnan(agreed), source, agreed)
     return agreed
 
 
-def _refuse_row(bad: Mask, fault: str, known: Float64 | None = None) -> None:
-    """Raise InputError with the first row that has a fault, if any; `known` is not NaN there."""
-    if known is not None:
-        bad = bad & ~np.isnan(known)
+def _refuse_row(bad: Mask, fault: str) -> None:
+    """Raise InputError with the first row that has a fault, if any."""
     rows = np.flatnonzero(bad)
     if len(rows):
         raise InputError(f"row {rows[0]} (the first is row 0): {fault}")

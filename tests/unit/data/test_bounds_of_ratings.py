@@ -38,6 +38,12 @@ def bounds_of(path) -> dict[tuple, tuple]:
     return dict(zip(pairs, zip(*numbers, strict=True), strict=True))
 
 
+def bounds_read(tmp_path, header: str, rows: list[tuple], **options) -> dict[tuple, tuple]:
+    """`bounds_of` a file that is prepared from exact ratings and some rows."""
+    prepare(tmp_path, table(header, *rows), test_fraction=0, **options)
+    return bounds_of(tmp_path / "out.h5")
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -67,24 +73,13 @@ def test_a_text_is_a_bound(tmp_path, text, expected):
 def test_relations_and_columns_of_bounds(tmp_path):
     """A relation says on which side of the number a rating lies; columns may have either bound."""
     rows = [("c", "x", 7.0, "<"), ("c", "y", 9.0, ">="), ("d", "x", 4.0, "=")]
-    prepare(
-        tmp_path,
-        table("user,item,rating,standard_relation", *rows),
-        columns="relation=standard_relation",
-        test_fraction=0,
-    )
-    found = bounds_of(tmp_path / "out.h5")
+    header = "user,item,rating,standard_relation"
+    found = bounds_read(tmp_path, header, rows, columns="relation=standard_relation")
     assert found["c", "x"] == (7, -INF, 7)
     assert found["c", "y"] == (9, 9, INF)
     assert found["d", "x"] == (4, 4, 4)
     rows = [("c", "x", "", 1.0, 2.0), ("c", "y", "", "", 0.5), ("d", "x", 4.0, "", "")]
-    prepare(
-        tmp_path,
-        table("user,item,rating,from,to", *rows),
-        columns="lower=from,upper=to",
-        test_fraction=0,
-    )
-    found = bounds_of(tmp_path / "out.h5")
+    found = bounds_read(tmp_path, "user,item,rating,from,to", rows, columns="lower=from,upper=to")
     assert found["c", "x"] == (1.5, 1, 2)
     assert found["c", "y"] == (0.5, -INF, 0.5)
     assert found["d", "x"] == (4, 4, 4)
@@ -159,13 +154,8 @@ def test_contradicting_bounds_are_refused(tmp_path, header, row, columns):
 def test_sources_of_bounds_complete_each_other(tmp_path):
     """A text may have one bound, and a column the other; the same bound may come twice."""
     rows = [("c", "x", "<5", 1.0, "<"), ("c", "y", 7, "", ">="), ("d", "x", "<5", "", "")]
-    prepare(
-        tmp_path,
-        table("user,item,rating,from,rel", *rows),
-        columns="lower=from,relation=rel",
-        test_fraction=0,
-    )
-    found = bounds_of(tmp_path / "out.h5")
+    header = "user,item,rating,from,rel"
+    found = bounds_read(tmp_path, header, rows, columns="lower=from,relation=rel")
     assert found["c", "x"] == (3, 1, 5)
     assert found["c", "y"] == (7, 7, INF)
     assert found["d", "x"] == (5, -INF, 5)
@@ -174,14 +164,13 @@ def test_sources_of_bounds_complete_each_other(tmp_path):
 def test_an_empty_bound_is_no_missing_rating(tmp_path):
     """A word for what is not known leaves out a line by its rating, not by its bounds."""
     rows = [("c", "x", 1.5, 1.0, ""), ("c", "y", "NA", "", "")]
-    prepare(
+    found = bounds_read(
         tmp_path,
-        table("user,item,rating,from,to", *rows),
+        "user,item,rating,from,to",
+        rows,
         columns="lower=from,upper=to",
         missing="NA,",
-        test_fraction=0,
     )
-    found = bounds_of(tmp_path / "out.h5")
     assert found["c", "x"] == (1.5, 1, INF)
     assert ("c", "y") not in found
     assert found["a", "x"] == (1, 1, 1)
