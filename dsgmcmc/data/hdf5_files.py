@@ -7,7 +7,7 @@ sparse matrices are groups (``data``, ``ir``, ``jc``, and the number of rows in 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -181,22 +181,24 @@ def _column(node: Any, frame: Any = None) -> Array:
         if "codes" in node:
             return _of_codes(node["codes"][()], _column(node["categories"]))
         values = _column(node["values"])
-        values = values.astype(object if values.dtype.kind in "OSU" else np.float64)
-        values[node["mask"][()]] = None if values.dtype == object else np.nan
+        missing = node["mask"][()]
+        if values.dtype.kind in "OSU":
+            values = values.astype(object)
+            values[missing] = None
+        else:
+            values = values.astype(np.float64)
+            values[missing] = np.nan
         return values
     if isinstance(node, h5py.Dataset) and h5py.check_string_dtype(node.dtype) is not None:
         values = node.asstr()[()]
     else:
         values = np.asarray(node[()])
     if "categories" in getattr(node, "attrs", ()):
-        return _of_codes(
-            values,
-            _column(
-                frame[node.attrs["categories"]]
-                if isinstance(node.attrs["categories"], str)
-                else frame.file[node.attrs["categories"]]
-            ),
-        )
+        where = node.attrs["categories"]
+        group = frame
+        if not isinstance(where, str):  # a reference, from the root of the file
+            group = frame.file
+        return _of_codes(values, _column(group[where]))
     if values.dtype.kind in "SO":
         return np.array(
             [value.decode() if isinstance(value, bytes) else value for value in values], object
@@ -222,10 +224,7 @@ def _read_matlab(path: Path, file: Any, choice: Choice, limit: int) -> TableFile
         if name.startswith("#") or not _is_matrix(node):
             continue
         shapes[name] = _shape(node)
-    candidates = [name for name, shape in shapes.items() if min(shape) > 1]
-    name = select(
-        path, candidates, choice, others=[name for name in shapes if name not in candidates]
-    )
+    name = select_variable(path, shapes, choice)
     node = file[name]
     if "MATLAB_sparse" in node.attrs:
         return matlab_table(path, _sparse_of_matlab(path, node, limit), choice, limit)
@@ -268,6 +267,16 @@ def _sparse_of_matlab(path: Path, node: Any, limit: int) -> Any:
     matrix = scipy.sparse.csc_matrix(parts, shape=shape)
     matrix.check_format(full_check=True)
     return matrix
+
+
+def select_variable(path: Path, shapes: Mapping[str, Sequence[int]], choice: Choice) -> str:
+    """Return the variable of MATLAB that is read, given shapes of matrices; vectors are no default.
+
+    Raises InputError as `select` does.
+    """
+    candidates = [name for name, shape in shapes.items() if min(shape) > 1]
+    others = [name for name in shapes if name not in candidates]
+    return select(path, candidates, choice, others=others)
 
 
 def matlab_table(path: Path, values: Any, choice: Choice, limit: int) -> TableFile:

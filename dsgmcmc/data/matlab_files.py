@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
-from dsgmcmc.data.hdf5_files import NUMBERS, matlab_table
-from dsgmcmc.data.labelled import Choice, refuse_cells, refuse_type, select
+from dsgmcmc.data.hdf5_files import NUMBERS, matlab_table, select_variable
+from dsgmcmc.data.labelled import Choice, refuse_cells, refuse_type
 from dsgmcmc.data.tables import TableFile
 from dsgmcmc.errors import InputError, refusing
 
@@ -21,9 +21,7 @@ def read_matlab(path: Path, choice: Choice, limit: int) -> TableFile:
     with refusing(f"{path} cannot be read", Exception):
         found = whosmat(path)
     shapes = {name: shape for name, shape, kind in found if kind in _CLASSES and len(shape) == 2}
-    candidates = [name for name, shape in shapes.items() if min(shape) > 1]
-    others = [name for name in shapes if name not in candidates]
-    name = select(path, candidates, choice, others=others)
+    name = select_variable(path, shapes, choice)
     kinds = {name: kind for name, _, kind in found}
     if kinds[name] != "sparse":
         refuse_cells(path, math.prod(shapes[name]), limit)
