@@ -93,12 +93,15 @@ def read_r(path: Path, choice: Choice, limit: int) -> TableFile:
     """Return a data frame or a matrix of a file; .rda files may have several objects."""
     rdata = library("rdata", path)
     is_one = _check_size(path, limit)
+    extension = ".rda"
+    if is_one:
+        extension = ".rds"
     # rdata raises errors of many types
     with refusing(f"{path} cannot be read", Exception), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         parsed = rdata.parser.parse_file(
             path,
-            extension=".rds" if is_one else ".rda",
+            extension=extension,
             altrep_constructor_dict=_altreps(rdata, limit),
         )
         found = rdata.conversion.convert(parsed, _constructors(), default_encoding="utf-8")
@@ -284,7 +287,7 @@ def _column(value: Any) -> Array | None:
     if getattr(plain, "ndim", 0) != 1:
         return None
     if plain.dtype.kind in "OU":
-        return np.array([None if text is None else text for text in plain.tolist()], object)
+        return np.array(plain.tolist(), object)
     if plain.dtype.kind in "fiub":
         return _floats(plain) if np.ma.is_masked(plain) else np.ma.getdata(plain)
     return None
