@@ -129,15 +129,15 @@ def read_tenx(
     Features of one type are read, such as ``Gene Expression``.
     """
     market = read_market(_file(path, _MARKET))
-    cells = _column(path, ("barcodes.tsv", "barcodes.tsv.gz"), 0)
-    features = ("features.tsv", "features.tsv.gz", "genes.tsv", "genes.tsv.gz")
-    genes = _column(path, features, 0)
+    cells = _column(_rows(path, ("barcodes.tsv", "barcodes.tsv.gz")), 0)
+    features = _rows(path, ("features.tsv", "features.tsv.gz", "genes.tsv", "genes.tsv.gz"))
+    genes = _column(features, 0)
     if market.shape != (len(genes), len(cells)):
         raise InputError(
             f"{path}: the matrix has {market.shape[0]} rows and {market.shape[1]} columns, but"
             f" there are {len(genes)} features and {len(cells)} barcodes"
         )
-    kept = _rows_of_type(path, _column(path, features, 2), choice)
+    kept = _rows_of_type(path, _column(features, 2), choice)
     matrix = market.tocsr()[kept].T
     about = "users are barcodes, items are features"
     return as_table(path, LabelledMatrix(cells, genes[kept], matrix, about), choice, limit)
@@ -167,9 +167,13 @@ def _file(path: Path, names: Sequence[str]) -> Path:
     raise InputError(f"{path} has no {' or '.join(names)}")
 
 
-def _column(path: Path, names: Sequence[str], k: int) -> Array:
-    """Return a column of a file of tabs; empty texts if lines are shorter."""
+def _rows(path: Path, names: Sequence[str]) -> list[list[str]]:
+    """Return the fields of the lines of a file of tabs, the first of some that a folder has."""
     with opened(_file(path, names)) as file:
         lines = file.read().decode("utf-8", "replace").splitlines()
-    fields = [line.split("\t") for line in lines if line.strip()]
-    return np.array([row[k].strip() if len(row) > k else "" for row in fields], object)
+    return [line.split("\t") for line in lines if line.strip()]
+
+
+def _column(rows: Sequence[Sequence[str]], k: int) -> Array:
+    """Return a column of rows; empty texts where rows are shorter."""
+    return np.array([row[k].strip() if len(row) > k else "" for row in rows], object)
