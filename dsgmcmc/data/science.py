@@ -7,6 +7,7 @@ mean that a sparse matrix does not store, which dimension has users. No code in 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -76,8 +77,6 @@ def open_scientific(path: Path, head: bytes, choice: Choice, limit: int) -> Tabl
 
 def _reader_of(head: bytes) -> Callable[[Path, Choice, int], TableFile] | None:
     """Return the function that reads a file with a mark at its beginning, or None."""
-    from functools import partial
-
     from dsgmcmc.data import matlab_files, survey_files
 
     if head.startswith(_MATLAB):
