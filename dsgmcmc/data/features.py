@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple, TypedDict
 
-import duckdb
 import numpy as np
 
 from dsgmcmc.data.cells import (
@@ -44,7 +43,7 @@ from dsgmcmc.data.ratings_format import (
     MAX_SAMPLED_FEATURES,
     Features,
 )
-from dsgmcmc.data.session import Session, literal
+from dsgmcmc.data.session import Session, literal, open_small_session
 from dsgmcmc.data.tables import SHOWN, distinct_names, first_column, scalar
 from dsgmcmc.data.time_basis import describe_families
 from dsgmcmc.data.time_features import learn_time_column, time_entries
@@ -218,8 +217,7 @@ def encode_new(
     integers. Values that are not in the encoding are ignored. Raises InputError if the table is
     invalid or lacks columns of the encoding.
     """
-    with duckdb.connect() as db:
-        db.execute("SET TimeZone = 'UTC'")
+    with open_small_session() as db:
         learnt = description._replace(
             separator=encoding.separator,
             categories={column.name: column.atoms for column in encoding.columns},

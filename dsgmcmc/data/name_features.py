@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-import duckdb
 import numpy as np
 
 from dsgmcmc.data.cells import is_number
@@ -18,7 +17,7 @@ from dsgmcmc.data.descriptions import Description, DescriptionTable, kind_option
 from dsgmcmc.data.encoding import Encoding
 from dsgmcmc.data.features import apply
 from dsgmcmc.data.ratings_format import Features
-from dsgmcmc.data.session import Session, literal
+from dsgmcmc.data.session import Session, literal, open_small_session
 from dsgmcmc.data.tables import distinct_names, scalar
 from dsgmcmc.data.time_features import read_times
 from dsgmcmc.errors import InputError
@@ -88,8 +87,7 @@ def _described(
     (column,) = encoding.columns
     described = _table(entity, column.name)
     texts = np.array([str(name) for name in names.tolist()], object)
-    with duckdb.connect() as db:
-        db.execute("SET TimeZone = 'UTC'")
+    with open_small_session() as db:
         db.register("new_names", {"id": texts, "k": np.arange(len(texts))})
         db.execute(f"CREATE TABLE {entity}s AS SELECT id::VARCHAR AS id, k FROM new_names")
         copied = f"SELECT id, id AS c0 FROM {entity}s ORDER BY k"

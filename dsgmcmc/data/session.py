@@ -27,6 +27,7 @@ Session = duckdb.DuckDBPyConnection
 _OVERHEAD_BYTES = 200_000_000  # bytes for Python, its libraries and arrays
 _THREAD_BYTES = 80_000_000  # bytes that a DuckDB thread needs to sort and join
 MIN_MEMORY = 400_000_000  # smallest memory limit in bytes
+_IN_UTC = "SET TimeZone = 'UTC'"  # the zone of times that are written without one
 _SPILL_PREFIX = ".dsgmcmc-prepare-"
 
 
@@ -36,6 +37,14 @@ def parse_bytes(text: str) -> int:
         return int(text)
     with refusing(f"{text!r} is no size (for example, 2GB or 512MB)", ValidationError):
         return int(TypeAdapter(ByteSize).validate_python(text))
+
+
+@contextlib.contextmanager
+def open_small_session() -> Iterator[Session]:
+    """Open DuckDB in memory for a small table: without a memory limit, and without spilling."""
+    with duckdb.connect() as connection:
+        connection.execute(_IN_UTC)
+        yield connection
 
 
 @contextlib.contextmanager
@@ -73,7 +82,7 @@ def open_session(parent: Path, memory: int | str | None = None) -> Iterator[Sess
         with writing(parent):
             scratch.mkdir(mode=0o700)
         with duckdb.connect(config=settings) as connection:
-            connection.execute("SET TimeZone = 'UTC'")
+            connection.execute(_IN_UTC)
             yield connection
     except duckdb.OutOfMemoryException as error:
         raise InputError(
