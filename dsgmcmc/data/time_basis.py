@@ -341,10 +341,10 @@ def _used_bumps(distinct: Float64, start: float, spacing: float) -> tuple[int, .
 def describe_families(families: Sequence[Family]) -> str:
     """Say which functions of time are features."""
     texts = []
-    for of, what in (("hour", "hour of day"), ("season", "season")):
+    for of, what, period in (("hour", "hour of day", "day"), ("season", "season", "year")):
         last = max((f.last for f in families if isinstance(f, Waves) and f.of == of), default=0)
         if last:
-            texts.append(f"{what} (waves up to {last} a {'day' if of == 'hour' else 'year'})")
+            texts.append(f"{what} (waves up to {last} a {period})")
     texts += [family.name for family in families if isinstance(family, Weekdays)]
     bumps = [family for family in families if isinstance(family, Bumps)]
     if bumps:
