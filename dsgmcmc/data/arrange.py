@@ -1,8 +1,8 @@
 """Turns the DuckDB table ``raw`` of ratings into slabs of a ratings file.
 
 Users and items get numbers, repeated ratings are merged (`dsgmcmc.data.merging`), and test ratings
-are split off. All randomness comes from MD5 hashes of the seed and the original
-names, so the result depends neither on the order of the lines nor on versions of libraries.
+are split off. All randomness comes from MD5 hashes of the seed and the original names, so the
+result depends neither on the order of the lines nor on versions of libraries.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from dsgmcmc.data.ratings_format import (
     Times,
     row_slabs,
 )
-from dsgmcmc.data.ratings_writer import NameParts, Slab
+from dsgmcmc.data.ratings_writer import NameParts, Sizes, Slab
 from dsgmcmc.data.session import Session, is_integer
 from dsgmcmc.data.tables import distinct_names, scalar
 from dsgmcmc.errors import InputError
@@ -134,6 +134,16 @@ class Entities(NamedTuple):
         if self.transposed:
             return {"rows": "item", "cols": "user"}
         return {"rows": "user", "cols": "item"}
+
+    @property
+    def n_rows(self) -> int:
+        """The number of rows of the ratings file."""
+        return self.sizes[self.sides["rows"]]
+
+    @property
+    def n_cols(self) -> int:
+        """The number of columns of the ratings file."""
+        return self.sizes[self.sides["cols"]]
 
 
 def number_entities(
@@ -305,6 +315,15 @@ class SortedRatings(NamedTuple):
     def n(self) -> int:
         """Number of ratings, training and test together."""
         return int(self.indptr[-1])
+
+    def sizes(self, entities: Entities) -> Sizes:
+        """Return the sizes of the ratings file."""
+        return Sizes(
+            rows=entities.n_rows,
+            cols=entities.n_cols,
+            train=self.n - self.n_test,
+            test=self.n_test,
+        )
 
 
 def sort_ratings(

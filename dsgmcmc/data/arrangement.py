@@ -29,7 +29,7 @@ from dsgmcmc.data.ratings_format import (
     Split,
     row_slabs,
 )
-from dsgmcmc.data.ratings_writer import Origin, Sizes, write_slabs
+from dsgmcmc.data.ratings_writer import Origin, write_slabs
 from dsgmcmc.data.session import Session, interruptible, open_session
 from dsgmcmc.types import Array, Int32
 
@@ -79,22 +79,15 @@ class _Arranging:
         )
         repeated = merge_ratings(self._db, entities, merging)
         replicated = repeated.kept > 0
-        sides = entities.sides
         ordered = arrange.sort_ratings(
             self._db,
             "test",
-            n_rows=entities.sizes[sides["rows"]],
+            n_rows=entities.n_rows,
             timestamps=False,
             temporal=False,
             replicated=replicated,
             measures=self._measures,
             grouped=ratings.grouped,
-        )
-        sizes = Sizes(
-            rows=entities.sizes[sides["rows"]],
-            cols=entities.sizes[sides["cols"]],
-            train=ordered.n - ordered.n_test,
-            test=ordered.n_test,
         )
         assert ratings.directions is not None
         directions = ratings.directions._replace(is_open=False)
@@ -106,7 +99,7 @@ class _Arranging:
         )
         write_slabs(
             self._out,
-            sizes,
+            ordered.sizes(entities),
             {},
             arrange.slabs(self._db, ordered.indptr, replicated=replicated),
             parts=arrange.all_name_parts(self._db, entities, directions),
@@ -174,8 +167,11 @@ class _Arranging:
                 if ratings.mean_weight is not None:
                     columns["weight"] = ratings.stored_weights(part, start, stop)
                 if ratings.has_bounds:
-                    columns["lower"] = slab.values if slab.bounds is None else slab.bounds.lower
-                    columns["upper"] = slab.values if slab.bounds is None else slab.bounds.upper
+                    columns["lower"] = slab.values
+                    columns["upper"] = slab.values
+                    if slab.bounds is not None:
+                        columns["lower"] = slab.bounds.lower
+                        columns["upper"] = slab.bounds.upper
                 if ratings.grouped:
                     columns["group_id"] = _groups(ratings, part, start, stop, n=len(slab.values))
                 yield columns

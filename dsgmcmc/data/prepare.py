@@ -32,8 +32,8 @@ from dsgmcmc.data.merging import Merging, Repeated, merge_ratings
 from dsgmcmc.data.name_features import describe_names
 from dsgmcmc.data.part_features import encode_parts, joined_features, joined_reports
 from dsgmcmc.data.ratings import Ratings
-from dsgmcmc.data.ratings_format import SIDES, Directions, Features
-from dsgmcmc.data.ratings_writer import Origin, Sizes, write_slabs
+from dsgmcmc.data.ratings_format import Directions, Features
+from dsgmcmc.data.ratings_writer import Origin, write_slabs
 from dsgmcmc.data.read import LoadedTable, RatingsTable
 from dsgmcmc.data.session import Session, interruptible, open_session
 from dsgmcmc.data.settings import PrepareSettings
@@ -574,7 +574,7 @@ class Ingest:
         return arrange.sort_ratings(
             self.db,
             test_condition,
-            n_rows=entities.sizes[entities.sides["rows"]],
+            n_rows=entities.n_rows,
             timestamps=raw.in_order,
             temporal=self.settings.temporal,
             replicated=repeated.kept > 0,
@@ -604,16 +604,13 @@ class Ingest:
         self.report(f"writing {self.out.name}")
         sides = entities.sides
         parts = arrange.all_name_parts(self.db, entities, self._directions(entities))
-        sizes = Sizes(
-            rows=entities.sizes[sides["rows"]],
-            cols=entities.sizes[sides["cols"]],
-            train=ordered.n - ordered.n_test,
-            test=ordered.n_test,
-        )
+        names = {}
+        if parts is None:
+            names = {side: arrange.names(self.db, entity) for side, entity in sides.items()}
         return write_slabs(
             self.out,
-            sizes,
-            {} if parts else {side: arrange.names(self.db, sides[side]) for side in SIDES},
+            ordered.sizes(entities),
+            names,
             arrange.slabs(self.db, ordered.indptr, replicated=repeated.kept > 0),
             parts=parts,
             features={
