@@ -340,11 +340,9 @@ def sort_ratings(
     """Make the table ``sorted`` from ``cells``, for a matrix of `n_rows` rows.
 
     `test_condition` is SQL that is true for test ratings; pairs may be `replicated`, and ratings
-    have further columns, `measures`. With
-    `timestamps` the table also has the
-    places and pages of ratings (`dsgmcmc.data.ratings_format.Times`); with a `temporal` split, it
-    also has their ages (`dsgmcmc.data.inner`); if ratings are `grouped`, it has the numbers of
-    their groups.
+    have further columns, `measures`. With `timestamps` the table also has the places and pages of
+    ratings (`dsgmcmc.data.ratings_format.Times`); with a `temporal` split, it also has their ages
+    (`dsgmcmc.data.inner`); if ratings are `grouped`, it has the numbers of their groups.
     """
     columns = ", ".join(["row, col, value", *measures, f"{test_condition} AS test"])
     if timestamps:

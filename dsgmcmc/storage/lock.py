@@ -2,9 +2,8 @@
 
 The operating system locks a file in the directory (``flock``), and releases the lock however its
 holder ends. The file names its last holder, with its host and its job of a batch system, and is not
-removed. If a holder dies with its host, the
-file server may notice it only later; another job therefore tries again for up to `WAIT_SECONDS`. If
-a file system has no locks, a warning is logged.
+removed. If a holder dies with its host, the file server may notice it only later; another job
+therefore tries again for up to `WAIT_SECONDS`. If a file system has no locks, a warning is logged.
 """
 
 from __future__ import annotations
