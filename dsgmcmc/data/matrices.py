@@ -16,6 +16,7 @@ import numpy as np
 from dsgmcmc.data.bounds import cell_bound, is_bound, stand_in
 from dsgmcmc.data.columns import Columns, Heading, locate, parse_columns
 from dsgmcmc.data.frames import Frame, as_frame, is_data_array
+from dsgmcmc.data.objects import is_annotated
 from dsgmcmc.data.tables import is_number
 from dsgmcmc.data.words import EMPTY, TRUTH, Missing
 from dsgmcmc.errors import InputError, refusing
@@ -274,7 +275,7 @@ def fill_in(X: Any, position: int | None, values: Float64) -> Any:
     values : (n, J) float64
         The values. Columns with the values of X keep their type.
     """
-    if hasattr(X, "obs_names"):  # AnnData
+    if is_annotated(X):
         pandas = import_module("pandas")
         return pandas.DataFrame(values, index=X.obs_names, columns=X.var_names)
     if is_data_array(X):
