@@ -112,6 +112,11 @@ def known_cells(
         return _cells_of_sparse(where, values, choice, limit)
     refuse_unstored(where, choice)
     refuse_cells(where, values.size, limit)
+    return _cells_of_array(values)
+
+
+def _cells_of_array(values: Array) -> tuple[Array, Array, Array]:
+    """Return row, column and value of the cells of an array that are not NaN."""
     row, col = np.nonzero(~np.isnan(values))
     return row, col, values[row, col].astype(np.float64)
 
@@ -120,17 +125,18 @@ def _cells_of_sparse(
     where: object, values: Any, choice: Choice, limit: int
 ) -> tuple[Array, Array, Array]:
     """Return row, column and value of the entries of a sparse matrix, or of all its cells."""
+    n_cells = values.shape[0] * values.shape[1]
     if choice.unstored is None:
-        n_unstored = values.shape[0] * values.shape[1] - values.nnz
+        n_unstored = n_cells - values.nnz
         raise InputError(
             f"{where} has a sparse matrix of {values.shape[0]:,} x {values.shape[1]:,} cells, and"
             f" does not store {n_unstored:,} of them: are these not rated, or ratings of 0 (as"
             f" counts of 0 are)? Give {named('unstored')} missing or {named('unstored')} zero"
         )
-    n_cells = values.nnz
+    n_read = values.nnz
     if choice.unstored == "zero":
-        n_cells = values.shape[0] * values.shape[1]
-    refuse_cells(where, n_cells, limit)
+        n_read = n_cells
+    refuse_cells(where, n_read, limit)
     entries = values.tocoo()
     position = entries.row.astype(np.int64) * values.shape[1] + entries.col
     n_repeated = len(position) - len(np.unique(position))
@@ -140,9 +146,7 @@ def _cells_of_sparse(
             " them up (SciPy: sum_duplicates), or remove them"
         )
     if choice.unstored == "zero":
-        dense = values.toarray()
-        row, col = np.nonzero(~np.isnan(dense))
-        return row, col, dense[row, col].astype(np.float64)
+        return _cells_of_array(values.toarray())
     return entries.row, entries.col, entries.data.astype(np.float64)
 
 
