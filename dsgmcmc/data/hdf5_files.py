@@ -98,10 +98,15 @@ def _read_anndata(path: Path, file: Any, choice: Choice, limit: int) -> TableFil
     if "X" in file and file["X"].attrs.get("encoding-type") != "null":
         candidates = ["X", *layers]
     name = select(path, candidates, choice)
-    node = file["layers"][name] if name in layers else file["X"]
+    if name in layers:
+        node = file["layers"][name]
+    else:
+        node = file["X"]
     users = _names(file, "obs")
     items = _names(file, "var")
-    what = name if name == "X" else f"layer {name}"
+    what = "X"
+    if name != "X":
+        what = f"layer {name}"
     about = f"users are observations (obs), items are variables (var), ratings are {what}"
     return as_table(
         path, LabelledMatrix(users, items, _matrix(path, node, limit), about), choice, limit
@@ -129,7 +134,9 @@ def _matrix(path: Path, node: Any, limit: int) -> Any:
     refuse_type(path, node["data"].dtype)
     refuse_cells(path, node["data"].size, limit)
     parts = (node["data"][()], node["indices"][()], node["indptr"][()])
-    make = scipy.sparse.csc_matrix if words.startswith("csc") else scipy.sparse.csr_matrix
+    make = scipy.sparse.csr_matrix
+    if words.startswith("csc"):
+        make = scipy.sparse.csc_matrix
     matrix = make(parts, shape=tuple(int(n) for n in shape))
     matrix.check_format(full_check=True)
     return matrix
@@ -237,9 +244,10 @@ def _read_matlab(path: Path, file: Any, choice: Choice, limit: int) -> TableFile
 
 def _is_matrix(node: Any) -> bool:
     """Whether a variable is a matrix of numbers, and no cell, struct, text or object."""
-    words = node.attrs.get("MATLAB_class", b"")
-    words = words.decode() if isinstance(words, bytes) else str(words)
-    return words in NUMBERS and len(_shape(node)) == 2
+    name = node.attrs.get("MATLAB_class", b"")
+    if isinstance(name, bytes):
+        name = name.decode()
+    return str(name) in NUMBERS and len(_shape(node)) == 2
 
 
 def _shape(node: Any) -> tuple[int, ...]:

@@ -352,7 +352,10 @@ def _matrix(value: _Sparse) -> Any:
         name: _floats(slots[name]).astype(np.int64) for name in "ijp" if slots.get(name) is not None
     }
     n = len(positions.get("i", positions.get("j", ())))
-    numbers = np.ones(n) if value.kind[0] == "n" else _floats(slots["x"])
+    if value.kind[0] == "n":
+        numbers = np.ones(n)
+    else:
+        numbers = _floats(slots["x"])
     if stored == "TMatrix":
         matrix = scipy.sparse.coo_matrix((numbers, (positions["i"], positions["j"])), shape=shape)
     elif stored == "CMatrix":

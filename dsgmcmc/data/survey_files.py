@@ -52,6 +52,7 @@ def column_of(column: Any) -> Array:
         return np.asarray(column)
     if column.dtype.kind in "iufb":
         return np.asarray(column, np.float64)
-    texts = [None if gone else str(value) for value, gone in zip(column, missing, strict=True)]
-    texts = [None if text is not None and not text.strip() else text for text in texts]
-    return np.array(texts, object)
+    texts = np.array([str(value) for value in column], object)
+    blank = np.array([not text.strip() for text in texts], bool)
+    texts[missing | blank] = None
+    return texts
