@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from pathlib import Path
 
 from dsgmcmc.data.hdf5_files import NUMBERS, matlab_table, select_variable
@@ -25,7 +26,9 @@ def read_matlab(path: Path, choice: Choice, limit: int) -> TableFile:
     kinds = {name: kind for name, _, kind in found}
     if kinds[name] != "sparse":
         refuse_cells(path, math.prod(shapes[name]), limit)
-    with refusing(f"{path} cannot be read", Exception):
+    with refusing(f"{path} cannot be read", Exception), warnings.catch_warnings():
+        # SciPy 1.20 will return another class of sparse matrices, which is as good
+        warnings.filterwarnings("ignore", message="The default value for `spmatrix`")
         values = loadmat(path, variable_names=[name])[name]
     if 0 in values.shape:
         raise InputError(f"{path}: {name} is empty")

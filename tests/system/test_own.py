@@ -2,7 +2,6 @@
 them.
 """
 
-import re
 import shutil
 import sys
 from pathlib import Path
@@ -137,11 +136,24 @@ def test_a_run_says_which_classes_a_script_must_register(own: Path) -> None:
 # ---------------------------------------------------------------------- a target
 
 BLOCKS = fenced(TARGET_PAGE, "python")
+#: What the page says of PyTorch in a sentence, written out.
+BY_TORCH = """
+import torch
+
+
+class ByTorch(Logistic):
+    def gradient(self, theta, data=slice(None)):
+        theta = torch.tensor(theta, requires_grad=True)
+        eta = theta @ torch.tensor(self.features[data]).T
+        labels = torch.tensor(self.labels[data])
+        energies = torch.logaddexp(torch.zeros_like(eta), eta) - labels * eta
+        return torch.autograd.grad(energies.sum(), theta)[0].numpy()
+
+
+density = ByTorch()
+"""
 #: Gradients by packages that dsgmcmc does not need, by package.
-BY_OTHERS = {
-    re.search(r"^import (\w+)", block, re.MULTILINE)[1]: block
-    for block in fenced(TARGET_PAGE, "py")
-}
+BY_OTHERS = {"jax": fenced(TARGET_PAGE, "py")[0], "torch": BY_TORCH}
 
 
 @pytest.fixture(scope="module")
@@ -169,9 +181,7 @@ def test_the_page_runs(folder: Path) -> None:
 
 @pytest.mark.parametrize("package", ["jax", "torch"])
 def test_gradients_by_others_are_those_written_by_hand(folder: Path, package: str) -> None:
-    """In double precision; the page shows them, and they are skipped where the package is not
-    installed.
-    """
+    """In double precision, as the page says; skipped where the package is not installed."""
     pytest.importorskip(package, reason=f"{package} is not installed: pip install {package}")
     check = """
 theta = np.random.default_rng(1).normal(size=(4, 3))

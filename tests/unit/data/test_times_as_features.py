@@ -73,7 +73,7 @@ def test_dates_of_columns_in_polars(tmp_path):
     polars = pytest.importorskip("polars")
     texts = matrix().rename(columns=str).reset_index(names="user")
     frame = polars.DataFrame({name: texts[name].tolist() for name in texts})
-    BPMF(**TINY, item_features="names", out=tmp_path / "run").fit(frame)
+    BPMF(**TINY, item_features="names", matrix=True, out=tmp_path / "run").fit(frame)
     assert set(features_of(tmp_path / "run.ratings.h5", "item")) == {str(time) for time in TIMES}
 
 

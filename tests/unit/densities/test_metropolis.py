@@ -254,7 +254,7 @@ def test_even_data_are_decided_as_rarely_wrongly_as_promised() -> None:
 def test_a_factorisation_is_not_offered_them() -> None:
     """Neither by its list of samplers nor by their names; in one line."""
     with pytest.raises(
-        InputError, match="'smh2' samples only densities; choose one of sgld, "
+        InputError, match="'smh2' samples only densities; choose one of auto, sgld, "
     ) as error:
         build({"sampler": {"name": "smh2"}})
     assert "smh1" not in str(error.value)

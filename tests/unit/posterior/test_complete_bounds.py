@@ -62,9 +62,12 @@ def test_cells_in_memory_may_be_bounds(tmp_path: Path, kind: str) -> None:
     frame = wide()
     expected = EXPECTED
     if kind == "polars":
-        texts = frame.map(lambda cell: None if cell != cell else str(cell))
         polars = pytest.importorskip("polars")
-        frame = polars.DataFrame({"user": list(frame.index), **texts.to_dict("list")})
+        cells = {
+            name: [None if cell != cell else str(cell) for cell in column]
+            for name, column in frame.items()
+        }
+        frame = polars.DataFrame({"user": list(frame.index), **cells})
     if kind == "array":
         frame = frame.to_numpy(object)
         expected = {(int(u[1:]), int(i[1:])): bounds for (u, i), bounds in EXPECTED.items()}
