@@ -31,6 +31,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dsgmcmc.errors import InputError
+from dsgmcmc.kernels.candidates import find_candidates
 from dsgmcmc.model.predictive.base import TINY, Predictive
 from dsgmcmc.posterior.exposure import Rated
 from dsgmcmc.posterior.liked import liked_from
@@ -49,7 +50,7 @@ PATTERN_RULES = ("likely", "exposure")
 #: Signs of the sd in the scores of the rules that use it.
 BOUNDS = {"ucb": 1.0, "lcb": -1.0}
 
-_BLOCK_SCORES = 1 << 20  # scores in a block of users
+_BLOCK_SCORES = 1 << 22  # scores in a block of users
 _MARGIN = 1e-6  # by which logarithms of probabilities may be above 0
 _SHARE = 0.1  # share of the items that are scored one by one at most
 _MIN_SCORE = 1e-3  # lower limit of scores of clicks before they are multiplied by the exposure
@@ -332,18 +333,16 @@ def _best_of_candidates(scorer: Scorer, users: Int32, added: Array) -> tuple[Arr
 
 def _may_be_best(scorer: Scorer, users: Int32, added: Array) -> Mask:
     """Return which items may be among the best of every user, (users, items) bool."""
-    top = scorer.ranking.top
-    allowed = np.isfinite(added)
     if scorer.at_least is not None and scorer.ranking.by == "likely":
         # a probability is at most 1, so the exposure is an upper bound
         least = _least_of_exposed(scorer, users, added)
-        candidates = allowed & (added >= least - _MARGIN)
+        candidates = np.isfinite(added) & (added >= least - _MARGIN)
         if candidates.sum() < _SHARE * candidates.size:
             return candidates
     if scorer.screen is None:
-        return allowed
+        return np.isfinite(added)
     low, high = scorer.bounds(users)
-    return allowed & (high + added >= _largest(low + added, top))
+    return find_candidates(low, high, added, scorer.ranking.top)
 
 
 def _least_of_exposed(scorer: Scorer, users: Int32, added: Array) -> Float64:

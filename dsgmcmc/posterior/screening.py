@@ -105,8 +105,13 @@ class Stack:
 
     def users(self, index: Int32) -> UserRows:
         """Collect the rows of users."""
-        of_batches = [batch.theta["user"][:, index] for batch in self._batches()]
-        rows = np.ascontiguousarray(np.concatenate(of_batches).transpose(1, 0, 2))
+        rows = np.empty((len(index), *self.items.shape[::2]), np.float32)
+        first = 0
+        for batch in self._batches():
+            theta = batch.theta["user"]
+            for position, of_draw in enumerate(theta, first):
+                rows[:, position] = of_draw[index]
+            first += len(theta)
         biases = np.zeros((rows.shape[1], len(index)), np.float32)
         if self.run.config.biases:
             biases = np.array(rows[:, :, -1].T, order="C")  # a copy: the column is overwritten
@@ -367,7 +372,9 @@ class Screen:
         law = run.config.law
         if law.transform.name == "identity" and not self.sds:
             mean = self.stack.mean(users)
-            return _around(mean + run.mean, ERROR * _largest(mean))
+            errors = ERROR * _largest(mean)
+            mean += np.float32(run.mean)
+            return _around(mean, errors)
         mean, variance = self.stack.moments(users, self.average)
         errors = ERROR * _largest(mean)
         if law.transform.name == "identity":
@@ -389,12 +396,15 @@ class Screen:
 
 def _largest(values: Float32) -> Float32:
     """Return the largest absolute value of every row, (n, 1)."""
-    largest: Float32 = np.abs(values).max(axis=1, keepdims=True)
-    return largest
+    largest: Float32 = np.maximum(values.max(axis=1), -values.min(axis=1))
+    return largest[:, np.newaxis]
 
 
 def _around(scores: Array, errors: Array) -> Bounds:
-    return Bounds(scores - errors, scores + errors)
+    """Return bounds of scores with these errors; overwrites `scores`."""
+    high = scores + errors
+    scores -= errors
+    return Bounds(scores, high)
 
 
 def expectation(stack: Stack) -> Average | None:
