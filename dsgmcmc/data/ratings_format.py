@@ -229,6 +229,10 @@ class Bounds(NamedTuple):
         """Which ratings are not exact, (m,)."""
         return self.lower < self.upper
 
+    def less(self, centre: float) -> Bounds:
+        """Return the bounds of the ratings less a number."""
+        return Bounds(self.lower - np.float32(centre), self.upper - np.float32(centre))
+
 
 class RowRatings(NamedTuple):
     """Ratings of a part in consecutive rows.
@@ -260,7 +264,9 @@ class RowRatings(NamedTuple):
 
     def select(self, chosen: Mask, indptr: Int64) -> RowRatings:
         """The ratings in a mask, (m,), with their index pointer."""
-        weights = None if self.weights is None else self.weights[chosen]
+        weights = None
+        if self.weights is not None:
+            weights = self.weights[chosen]
         bounds = None
         if self.bounds is not None:
             bounds = Bounds(*(array[chosen] for array in self.bounds))
@@ -270,6 +276,13 @@ class RowRatings(NamedTuple):
     def rows(self) -> Int64:
         """Row of every rating, (m,) int64, counted from the first row; computed at every access."""
         return np.repeat(np.arange(len(self.indptr) - 1), np.diff(self.indptr))
+
+    @property
+    def precisions(self) -> Array:
+        """Weight of every rating, (m,) float; 1 if ratings have no weights."""
+        if self.weights is None:
+            return np.ones(len(self.values))
+        return self.weights
 
 
 class ContentHash:

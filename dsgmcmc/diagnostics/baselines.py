@@ -143,9 +143,10 @@ def _counts(ratings: Ratings) -> tuple[Array, Array]:
         return np.diff(ratings.row_indptr), ratings.column_counts
     of_rows = np.zeros(ratings.n_rows)
     of_columns = np.zeros(ratings.n_cols)
-    for batch in _deviations(ratings, "train", ratings.row_indptr):
-        of_rows += np.bincount(batch.rows, batch.weights, len(of_rows))
-        of_columns += np.bincount(batch.columns, batch.weights, len(of_columns))
+    for slab in _read(ratings, "train", ratings.row_indptr):
+        rated = slab.ratings
+        of_rows += np.bincount(slab.first + rated.rows, rated.weights, len(of_rows))
+        of_columns += np.bincount(rated.indices, rated.weights, len(of_columns))
     return of_rows, of_columns
 
 
@@ -273,12 +274,10 @@ def baselines(
     of_mean = 0.0
     of_biases = 0.0
     n_exact = 0
-    for batch in _deviations(ratings, "test", ratings.test_indptr):
+    for batch in _exact_deviations(ratings, "test", ratings.test_indptr):
         predicted = limits.clip(biases.predictive(batch.rows, batch.columns).mean)
-        exact = slice(None) if batch.bounds is None else ~batch.bounds.bounded
-        deviations = batch.values[exact]
-        errors = deviations + ratings.mean - predicted[exact]
-        of_mean += float(deviations @ deviations)
+        errors = batch.values + ratings.mean - predicted
+        of_mean += float(batch.values @ batch.values)
         of_biases += float(np.square(errors).sum())
         n_exact += len(errors)
     if not n_exact:
@@ -292,11 +291,10 @@ def baselines(
 def errors_of(ratings: Ratings, biases: BiasesOnly) -> Iterator[tuple[Int64, Int32, Float64]]:
     """Yield row, column and error of biases only, of the exact training ratings, on their scale."""
     ratings = biases.law.transform.view(ratings)
-    for batch in _deviations(ratings, "train", ratings.row_indptr):
-        exact = slice(None) if batch.bounds is None else ~batch.bounds.bounded
-        rows = batch.rows[exact]
-        columns = batch.columns[exact]
-        yield rows, columns, batch.values[exact] - biases.means[0][rows] - biases.means[1][columns]
+    for batch in _exact_deviations(ratings, "train", ratings.row_indptr):
+        rows = batch.rows
+        columns = batch.columns
+        yield rows, columns, batch.values - biases.means[0][rows] - biases.means[1][columns]
 
 
 class _Deviations(NamedTuple):
@@ -345,8 +343,7 @@ class _Rows(NamedTuple):
         ratings = self.ratings
         bounds = None
         if ratings.bounds is not None:
-            lower, upper = (limit - np.float32(mean) for limit in ratings.bounds)
-            bounds = Bounds(lower, upper)
+            bounds = ratings.bounds.less(mean)
         return _Deviations(
             first=self.first,
             indptr=ratings.indptr,
@@ -365,10 +362,12 @@ def _read(ratings: Ratings, part: Split, indptr: Int64) -> Iterator[_Rows]:
             yield _Rows(start, slab)
 
 
-def _deviations(ratings: Ratings, part: Split, indptr: Int64) -> Iterator[_Deviations]:
-    """Yield training or test ratings less the training mean, some rows at a time."""
+def _exact_deviations(ratings: Ratings, part: Split, indptr: Int64) -> Iterator[_Deviations]:
+    """Yield the ratings of a part that are not known only by bounds, less the training mean."""
     for slab in _read(ratings, part, indptr):
-        yield slab.deviations(ratings.mean)
+        exact = _Rows(slab.first, slab.ratings.exact()).deviations(ratings.mean)
+        if len(exact.values):
+            yield exact
 
 
 # ---------------------------------------------------------------------- comparison with a model
@@ -471,14 +470,12 @@ def _log_scores(predictive: Predictive, test: TestPredictions) -> Float64:
     return predictive.with_bounds(logs, test.bounds)
 
 
-def _pairs(ratings: Ratings, start: int, stop: int) -> tuple[Int64, Int32, Array | float]:
+def _pairs(ratings: Ratings, start: int, stop: int) -> tuple[Int64, Int32, Array]:
     """Return rows, columns and weights of the test ratings `start` to `stop` of the file."""
     indptr = ratings.test_indptr
     first = int(np.searchsorted(indptr, start, side="right")) - 1
     last = int(np.searchsorted(indptr, stop))
     slab = ratings.slab("test", first, last)
-    rows = np.repeat(np.arange(first, last), np.diff(indptr[first : last + 1]))
+    rows = first + slab.rows
     cut = slice(start - int(indptr[first]), stop - int(indptr[first]))
-    if slab.weights is None:
-        return rows[cut], slab.indices[cut], 1.0
-    return rows[cut], slab.indices[cut], slab.weights[cut]
+    return rows[cut], slab.indices[cut], slab.precisions[cut]

@@ -466,8 +466,7 @@ class RatingBlocks:
         """Bounds less the centre; None without any."""
         if bounds is None:
             return None
-        lower, upper = (limit - np.float32(self.centre) for limit in bounds)
-        return Bounds(lower, upper)
+        return bounds.less(self.centre)
 
     def _root_mean_square(self, ring: Ring) -> float:
         """Root mean square of the training ratings, 1 if all equal the centre. Collective."""

@@ -41,7 +41,9 @@ def on_scale(law: type[Law], scale: Scale) -> type[Law]:
     """Return the law of ratings whose values on a scale have the law `law`."""
     if scale == "identity":
         return law
-    shift = 1.0 if scale == "log1p" else 0.0
+    shift = 0.0
+    if scale == "log1p":
+        shift = 1.0
     attributes: dict[str, Any] = {
         "law": law,
         "transform": Logarithm(shift, law.exponential_has_mean),
@@ -108,8 +110,7 @@ class OnLogarithms(Law):
         bounds: tuple[Float64, Float64],
         centre: float = 0.0,
     ) -> Float64:
-        with np.errstate(divide="ignore"):
-            lower, upper = (cls.transform.scaled(np.maximum(bound, 0.0)) for bound in bounds)
+        lower, upper = map(cls.transform.scaled_bounds, bounds)
         logs = cls.law.quantiles_within(p, draws, (lower, upper), centre)
         return np.asarray(exponential(logs, cls.transform.shift))
 

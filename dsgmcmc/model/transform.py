@@ -38,6 +38,10 @@ class Transform:
         """Ratings on the scale on which the likelihood models them, in the type of `values`."""
         return values
 
+    def scaled_bounds(self, bounds: Array) -> Array:
+        """Bounds of ratings on the scale of the likelihood, in the type of `bounds`."""
+        return bounds
+
     def view(self, ratings: Ratings) -> Ratings:
         """An open file whose ratings are on the likelihood's scale."""
         return ratings
@@ -88,6 +92,12 @@ class Logarithm(Transform):
         return np.log(np.asarray(values, np.float64) + self.shift).astype(values.dtype)
 
     @override
+    def scaled_bounds(self, bounds: Array) -> Array:
+        """Bounds on this scale; those below 0 become that of 0, without `shift` minus infinity."""
+        with np.errstate(divide="ignore"):
+            return self.scaled(np.maximum(bounds, 0))
+
+    @override
     def view(self, ratings: Ratings) -> Ratings:
         """An open file whose ratings are logarithms: a copy of `ratings` with other values."""
 
@@ -95,8 +105,7 @@ class Logarithm(Transform):
             rows = ratings.slab(split, start, stop)
             bounds = rows.bounds
             if bounds is not None:
-                with np.errstate(divide="ignore"):
-                    bounds = Bounds(*(self.scaled(np.maximum(limit, 0)) for limit in bounds))
+                bounds = Bounds(*map(self.scaled_bounds, bounds))
             return rows._replace(values=self.scaled(rows.values), bounds=bounds)
 
         def levels(limit: int) -> Float64 | None:

@@ -33,7 +33,7 @@ def _matrix_of(ratings: Ratings, split: Split) -> csr_matrix:
     part = csr_matrix((slab.values, slab.indices, slab.indptr), shape)
     if not ratings.replicates:
         return part
-    weights = np.ones(len(slab.values)) if slab.weights is None else slab.weights
+    weights = slab.precisions
     totals = csr_matrix((weights, slab.indices, slab.indptr), shape, copy=True)
     sums = (weights * slab.values, slab.indices, slab.indptr)
     part = csr_matrix(sums, shape, copy=True)
@@ -92,13 +92,12 @@ def _bounded_of(ratings: Ratings, split: Split) -> BoundedCells:
     if slab.bounds is None:
         nothing = np.zeros(0)
         return BoundedCells(row[:0], column[:0], nothing, nothing, nothing)
-    weights = np.ones(len(row)) if slab.weights is None else slab.weights
     cells = BoundedCells(
         row,
         column,
         slab.bounds.lower.astype(np.float64),
         slab.bounds.upper.astype(np.float64),
-        np.asarray(weights, np.float64),
+        np.asarray(slab.precisions, np.float64),
     )
     _, pair, numbers = np.unique(
         row * ratings.n_cols + column, return_inverse=True, return_counts=True

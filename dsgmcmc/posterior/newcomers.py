@@ -37,7 +37,6 @@ from dsgmcmc.model.likelihoods import Law
 from dsgmcmc.model.likelihoods.limits import resolution_from
 from dsgmcmc.model.parts import PARTS
 from dsgmcmc.model.rounding import truncated_gamma
-from dsgmcmc.model.transform import Transform
 from dsgmcmc.posterior.absent_levels import refuse_absent_levels, refuse_items_with_absent_levels
 from dsgmcmc.posterior.drawn_rows import RatedRow, RatedRows, Spread, draw_rows
 from dsgmcmc.posterior.draws import OTHER, Draw, RowDistributions
@@ -240,13 +239,12 @@ def training_ratings(ratings: Ratings, entity: str, rows: Int32) -> RatingsOfRow
             raters = slab.indices
             rated = rows
         chosen = position_of[raters] >= 0
-        weights = np.ones(len(chosen)) if slab.weights is None else slab.weights
         parts.append(
             RatingsOfRows(
                 rows=position_of[raters[chosen]],
                 others=rated[chosen],
                 values=slab.values[chosen],
-                weights=weights[chosen],
+                weights=slab.precisions[chosen],
                 bounds=None if slab.bounds is None else np.column_stack(slab.bounds)[chosen],
             )
         )
@@ -343,7 +341,8 @@ class FoldIn:
         self._weights = ratings.weights[order]
         self._bounds: Float64 | None = None
         if ratings.bounds is not None:
-            self._bounds = scaled_bounds(law.transform, ratings.bounds[order])
+            bounds = ratings.bounds[order].astype(np.float64)
+            self._bounds = law.transform.scaled_bounds(bounds)
         self._ends = np.searchsorted(ratings.rows[order], np.arange(len(names) + 1))
         self._all = np.arange(len(names))
         # both by position of the draw
@@ -631,14 +630,6 @@ def normal_row(
             squares = float(noise_precision @ errors**2)
             g = truncated_gamma((nu + len(errors)) / 2, (nu + squares) / 2, noise.most, rng)
     return mean, inverse.T @ inverse, 1 / g
-
-
-def scaled_bounds(transform: Transform, bounds: Array) -> Float64:
-    """Return bounds, (n, 2), on the scale of a likelihood; logarithms are of positive numbers."""
-    if transform.name == "identity":
-        return np.asarray(bounds, np.float64)
-    with np.errstate(divide="ignore"):
-        return np.asarray(transform.scaled(np.maximum(bounds.astype(np.float64), 0.0)))
 
 
 def normal_covariance(law: type[Law], row: RatedRow, *, of_all_pairs: Float64, g: float) -> Float64:
