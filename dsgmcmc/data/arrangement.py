@@ -96,6 +96,7 @@ class _Arranging:
             transposed=entities.transposed,
             source=ratings.source,
             replicates=repeated.kept,
+            columns=ratings.named_columns,
         )
         write_slabs(
             self._out,

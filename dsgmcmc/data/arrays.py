@@ -699,4 +699,5 @@ def ratings_source(
         about=found.about,
         left_out=found.left_out,
         unrated=found.unrated,
+        labels=found.labels,
     )

@@ -86,8 +86,8 @@ def load_pairs(
         named_columns = set(expand_parts(chosen, fields).values())
         if any(not name.isdecimal() for name in named_columns):  # else positions of columns
             return named_columns <= set(fields)
-        has_part = any(set(fields) & set(of_role) for of_role in parts.values())
-        return has_part or (not chosen and any(has_usual_name))
+        has_label = any(set(fields) & set(of_role) for of_role in labels.values())
+        return has_label or (not chosen and any(has_usual_name))
 
     file = open_table(db, path, is_header)
     if not file.header and not chosen and not parts and file.sample:
@@ -99,10 +99,11 @@ def load_pairs(
             if role in parts or set(of_role) & set(names):
                 wanted.setdefault(role, of_role)
     else:
-        first = directions or [part for role in ROLES for part in labels.get(role) or (role,)]
+        in_order = {role: labels[role] if parts else (role,) for role in ROLES}
+        first = directions or [part for role in ROLES for part in in_order[role]]
         names = [*first, *[""] * (file.width - len(first))][: file.width]
         for role in ROLES:
-            wanted.setdefault(role, labels.get(role) or (role,))
+            wanted.setdefault(role, in_order[role])
     advice = f"name them with {named('columns')} user=NAME,item=NAME"
     positions = locate(Heading(path, names, len(names)), wanted, ROLES, advice=advice)
     _refuse_other_parts(path, positions, parts)

@@ -624,6 +624,7 @@ class Ingest:
                 source=", ".join(table.file.path.name for table in raw.tables),
                 replicates=repeated.kept,
                 item_levels=item_levels,
+                columns=raw.tables[0].named_columns,
             ),
             force=self.settings.force,
         )

@@ -28,6 +28,8 @@ attributes                ``format version``         text is UTF-8 of fixed leng
                                                      (`dsgmcmc.data.resolution`); none without one
 ..                        ``item_levels``            items clearly differ in their levels
                                                      (`dsgmcmc.data.item_levels`); or none
+..                        ``columns``                JSON, role to column of the input (`NAMED`);
+                                                     none for arrays and matrices
 ..                        ``content_sha256``         identifies the data: hash of the arrays without
                                                      encoding and counts
 ========================  =========================  ===========================================
@@ -99,6 +101,10 @@ SIDES: tuple[Side, Side] = ("rows", "cols")
 RESOLUTION = "resolution"
 #: Name of the attribute that only files have whose items clearly differ in their levels, a bool.
 ITEM_LEVELS = "item_levels"
+#: Name of the attribute with the columns of the input by role, a text.
+COLUMNS = "columns"
+#: Roles whose columns a file remembers, so that later ratings are read from the same ones.
+NAMED = ("user", "item", "rating", "weight", "lower", "upper", "relation")
 #: Names and types of the attributes that every file has, which are scalars.
 ATTRIBUTES: dict[str, type] = {
     "format": str,

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
 import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import h5py
@@ -15,6 +17,7 @@ import numpy as np
 from dsgmcmc.data.ratings_format import (
     ATTRIBUTES,
     CHUNK,
+    COLUMNS,
     DIRECTIONS,
     EXTENDED,
     FORMAT,
@@ -91,6 +94,7 @@ class Origin(NamedTuple):
     source: str = ""
     replicates: int = 0
     item_levels: bool = False
+    columns: Mapping[str, str] = MappingProxyType({})
 
 
 class NameParts(NamedTuple):
@@ -321,6 +325,8 @@ class _Content:
             self._write_attribute(REPLICATES, origin.replicates)
         if origin.item_levels:
             self._write_attribute(ITEM_LEVELS, True)
+        if origin.columns:
+            self._write_attribute(COLUMNS, json.dumps(dict(origin.columns)))
         if self._weight_sums:
             total = math.fsum(itertools.chain.from_iterable(self._weight_sums))
             self._write_attribute(MEAN_WEIGHT, total / sizes.train)

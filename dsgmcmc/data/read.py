@@ -38,6 +38,7 @@ from dsgmcmc.data.dates import (
 from dsgmcmc.data.labelled import ANY_CHOICE, Choice
 from dsgmcmc.data.layouts import CLICK
 from dsgmcmc.data.parts import BETWEEN, join_sql, main_role, of_parts, part_sql, split_name
+from dsgmcmc.data.ratings_format import NAMED
 from dsgmcmc.data.session import Session, as_number, is_rounded
 from dsgmcmc.data.table_format import open_table
 from dsgmcmc.data.tables import SHOWN, TableFile, first_column, is_number, scalar, trim_names
@@ -79,6 +80,8 @@ class RatingsTable(NamedTuple):
     unrated : dict of str to list of str
         Names of the rows and columns of a matrix in memory that have no ratings, by "user" and
         "item".
+    labels : dict of str to str
+        Columns of a data frame by role.
     """
 
     file: TableFile
@@ -88,6 +91,7 @@ class RatingsTable(NamedTuple):
     about: str = ""
     left_out: int = 0
     unrated: Mapping[str, list[str]] = MappingProxyType({})
+    labels: Mapping[str, str] = MappingProxyType({})
 
     @property
     def is_wide(self) -> bool:
@@ -130,6 +134,18 @@ class RatingsTable(NamedTuple):
         if len(positions) < 2:
             return ()
         return tuple(self.file.names[k] for k in positions)
+
+    @property
+    def named_columns(self) -> dict[str, str]:
+        """Columns by role (`NAMED`) if the table names them; without names of several parts."""
+        if self.is_wide or self.file.format == "matrix" or not self.file.header:
+            return {}
+        found = self.labels
+        if self.file.format != "arrays":
+            found = {role: self.file.names[k] for role, k in self.columns.items()}
+        return {
+            role: name for role, name in found.items() if role in NAMED and not self.parts(role)
+        }
 
     def describe(self, timed: bool) -> str:
         """Describe the roles of the columns, so that users can check them."""

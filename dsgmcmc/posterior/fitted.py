@@ -10,10 +10,10 @@ from typing import Any, Literal, ParamSpec, Self, TypeVar, overload
 
 import numpy as np
 
-from dsgmcmc.data.arrays import InputForm, Table, frame_like, list_names, read_pairs, read_ratings
+from dsgmcmc.data.arrays import InputForm, Table, frame_like, is_wide, list_names, read_pairs
 from dsgmcmc.data.columns import Columns
 from dsgmcmc.errors import InputError, not_fitted, retry_if_gone, writing
-from dsgmcmc.model.predictive.base import Prediction
+from dsgmcmc.model.predictive.base import Prediction, known_by_bounds
 from dsgmcmc.posterior.cells import CellCompletion
 from dsgmcmc.posterior.completion import (
     Completion,
@@ -32,7 +32,7 @@ from dsgmcmc.posterior.liked import warn_of_few
 from dsgmcmc.posterior.loadings import Loadings, loadings
 from dsgmcmc.posterior.matrix_target import TrainingData, other_matrix, training_matrix
 from dsgmcmc.posterior.names import refuse_unknown, unknown_names
-from dsgmcmc.posterior.new_ratings import NewRatings, observed_of
+from dsgmcmc.posterior.new_ratings import NewRatings, bounds_of, observed_of, read_new
 from dsgmcmc.posterior.newcomers import FoldIn, fold_in, fold_in_parts, index_with
 from dsgmcmc.posterior.pair_ranking import best_pairs
 from dsgmcmc.posterior.predict import Predictor
@@ -45,7 +45,13 @@ from dsgmcmc.posterior.rank import (
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.settings import By, PredictOptions
 from dsgmcmc.posterior.similar import similar
-from dsgmcmc.posterior.slices import Slices, arranged_columns, pairs_of, with_named_columns
+from dsgmcmc.posterior.slices import (
+    Slices,
+    arranged_columns,
+    frame_of_parts,
+    pairs_of,
+    with_named_columns,
+)
 from dsgmcmc.settings import in_python
 from dsgmcmc.storage.files import Scratch
 from dsgmcmc.terminal import warn
@@ -184,16 +190,18 @@ class FittedModel:
             unstored=self.unstored,
         )
 
-    def _form_of_new(self, X: Any) -> InputForm:
+    def _form_of_new(self, X: Any, y: Any = None) -> InputForm:
         """Return how new ratings X in memory are read.
 
-        Those of a table of three directions have its columns, in the arrangement of the run. If
-        nobody said which columns have names, a data frame may have those of the run.
+        Those of a table of three directions have its columns, in the arrangement of the run. A data
+        frame may have other columns of the run's ratings, too, unless `columns` says otherwise.
         """
         run = self._fitted()
         form = self._form()
+        if X is None or is_wide(X, y, form):
+            return form
         if run.directions:
-            return form._replace(columns=arranged_columns(run, form.columns))
+            form = form._replace(columns=arranged_columns(run, form.columns))
         return form._replace(columns=with_named_columns(run, form.columns, X))
 
     def _renew(self) -> None:
@@ -376,12 +384,16 @@ class FittedModel:
         only by bounds are left out.
         """
         if y is None:
-            rated = read_ratings(X, None, self._form_of_new(X))
-            rated = rated.select(observed_of(self._fitted(), rated.columns).exact)
+            run = self._fitted()
+            X = frame_of_parts(run, X)
+            rated = read_new(run, X, None, self._form_of_new(X))
+            bounds = bounds_of(run, rated.columns)
+            if bounds is not None:
+                rated = rated.select(~known_by_bounds(bounds))
             y = rated.columns["rating"]
             if not len(y):
                 raise InputError("no rating is exact: R^2 needs exact ratings; see evaluate")
-            X = pairs_of(rated.columns, self._fitted())
+            X = pairs_of(rated.columns, run)
         truth = np.asarray(y, np.float64)
         residual = float(((truth - self.predict(X)) ** 2).sum())
         total = float(((truth - truth.mean()) ** 2).sum())
@@ -414,7 +426,8 @@ class FittedModel:
                 f"{run.config.likelihood} predicts scores, not ratings: compare rankings by"
                 " dsgmcmc.diagnostics.ranking.evaluate"
             )
-        rated = read_ratings(X, y, self._form_of_new(X)).columns
+        X = frame_of_parts(run, X, y)
+        rated = read_new(run, X, y, self._form_of_new(X, y)).columns
         pairs = pairs_of(rated, run)
         predictor, users, items = self._predictor(pairs, PredictOptions(clip=self.clip))
         return evaluate_ratings(predictor, users, items, observed_of(run, rated))
@@ -587,7 +600,8 @@ class FittedModel:
     def _add(self, X: Any, y: Any, entity: str, features: Any) -> list[str]:
         """Fold in new ratings and features in addition to earlier ones; return notes."""
         run = self._fitted()
-        form = self._form_of_new(X)
+        X = frame_of_parts(run, X, y)
+        form = self._form_of_new(X, y)
         new = NewRatings.read(run, entity, form, X=X, y=y, features=features)
         doubts = new.doubts(run)
         if self._new is not None:

@@ -24,7 +24,7 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.completion import MatrixTarget
 from dsgmcmc.posterior.known_cells import BoundedCells, KnownCells, as_written
 from dsgmcmc.posterior.names import Vocabulary, listed
-from dsgmcmc.posterior.new_ratings import NewRatings
+from dsgmcmc.posterior.new_ratings import NewRatings, warn_without_weights
 from dsgmcmc.posterior.newcomers import FoldIn, index_with
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.types import Array, Float64
@@ -108,6 +108,7 @@ class NamedMatrix(NamedTuple):
         row, column = np.nonzero(is_new)
         if not len(row):
             return None
+        warn_without_weights(run)
         return NewRatings(
             entity="user",
             names=self.names[row],

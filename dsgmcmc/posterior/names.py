@@ -143,7 +143,7 @@ class Vocabulary:
     ids : (n,) int64, or (n,) object array of str or of tuples of int or str
         Names in the order of the factor's rows.
     labels : sequence of str
-        Columns of names, one a part; unknown if names have one part in both sides of the run.
+        Columns of names, one a part; unknown if the ratings had no names of columns.
 
     Attributes
     ----------
@@ -428,6 +428,7 @@ class Index:
 
     def __init__(self, run: RunDirectory, facts: Facts) -> None:
         self._snapshot = run.open_index(facts)
+        self._columns: Mapping[str, str] = facts.get("columns", {})
         self.orientation = Orientation(bool(facts["transposed"]))
         #: Factor names by "user" and "item".
         self.factors = {
@@ -437,6 +438,8 @@ class Index:
     def vocabulary(self, entity: str) -> Vocabulary:
         """Return the names of the users or of the items."""
         labels = self._read_texts("parts", entity, "labels_")
+        if not labels and entity in self._columns:
+            labels = [self._columns[entity]]
         if len(labels) < 2:
             return Vocabulary(entity, self._read_ids("ids", entity), labels)
         names = [self._read_ids("parts", entity, f"{k}_") for k in range(len(labels))]

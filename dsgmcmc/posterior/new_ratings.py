@@ -17,12 +17,13 @@ from dsgmcmc.posterior.names import Vocabulary
 from dsgmcmc.posterior.part_rows import name_features_of
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.settings import named
+from dsgmcmc.terminal import warn
 from dsgmcmc.types import Array, Float64, Mask
 
 if TYPE_CHECKING:  # slow to import
     from scipy.sparse import csr_matrix
 
-    from dsgmcmc.data.arrays import InputForm
+    from dsgmcmc.data.arrays import InputForm, RatingArrays
     from dsgmcmc.data.columns import Columns
 
 
@@ -62,8 +63,6 @@ class NewRatings(NamedTuple):
 
         Raises InputError if both are missing, or if one is invalid.
         """
-        from dsgmcmc.data.arrays import read_ratings
-
         if X is None and features is None:
             raise InputError("nothing to fold in: give ratings, features, or both")
         described = {}
@@ -73,15 +72,13 @@ class NewRatings(NamedTuple):
             no_names = np.zeros(0, object)
             return cls(entity, no_names, no_names, np.zeros(0), np.zeros(0), described)
         run.vocabulary(entity)  # checks the entity
-        read = read_ratings(X, y, form)
+        read = read_new(run, X, y, form)
         names = read.names(entity)
-        values = read.columns.get("rating", np.ones(len(names)))
+        values = read.columns["rating"]
         bad_scale = find_bad_scale(values.min(), values.max())
         if bad_scale:
             raise InputError(bad_scale)
-        bounds = None
-        if "lower" in read.columns:
-            bounds = observed_of(run, read.columns).bounds
+        bounds = bounds_of(run, read.columns)
         return cls(
             entity=entity,
             names=names,
@@ -138,17 +135,50 @@ class NewRatings(NamedTuple):
         )
 
 
+def read_new(run: Run, X: Any, y: Any, form: InputForm) -> RatingArrays:
+    """Read new ratings for a run, as `dsgmcmc.data.arrays.read_ratings` does; clicks are 1.
+
+    Raises InputError if the run has other ratings than clicks, and these are pairs alone.
+    """
+    from dsgmcmc.data.arrays import read_ratings
+
+    read = read_ratings(X, y, form)
+    if "rating" in read.columns:
+        return read
+    if not float(run.facts["minimum"]) == float(run.facts["maximum"]) == 1:
+        raise InputError(
+            f"these are pairs without ratings, but {run.path} has ratings: name their column,"
+            f" {named('columns')} rating=NAME, or give y"
+        )
+    clicks = np.ones(len(read.columns["user"]))
+    return read._replace(columns={**read.columns, "rating": clicks})
+
+
 def weights_of(run: Run, ratings: Mapping[str, Array]) -> Float64:
     """Return the weights of new ratings, with the mean of the training ratings as 1.
 
-    Raises InputError if there are weights, and the run has none.
+    Warns if the run has weights, and these ratings have none; they count as 1. Raises InputError if
+    there are weights, and the run has none.
     """
     weights = ratings.get("weight")
     if weights is None:
+        warn_without_weights(run)
         return np.ones(len(ratings["user"]))
     if run.facts.get("mean_weight") is None:
         raise InputError(f"{run.path} was sampled without weights: leave out the column of weights")
     return np.asarray(weights / run.facts["mean_weight"])
+
+
+def warn_without_weights(run: Run) -> None:
+    """Warn of ratings that have no weights, if the run has some."""
+    if run.facts.get("mean_weight") is None:
+        return
+    column = run.columns.get("weight", "W")
+    warn(
+        "these ratings have no weights, unlike those of the run: they count as measurements of"
+        f" average weight; give a data frame with a column {column}, and {named('columns')}"
+        " weight=NAME if it has another name"
+    )
 
 
 def joined_bounds(values: Sequence[Array], bounds: Sequence[Array | None]) -> Array | None:
@@ -209,20 +239,27 @@ def observed_of(run: Run, ratings: Mapping[str, Array]) -> Observed:
 
     Raises InputError if a run without measurements is given bounds, or one without weights weights.
     """
-    values = ratings["rating"]
-    bounds = None
-    if "lower" in ratings:
-        if not run.config.law.takes_bounds:
-            raise InputError(
-                f"{run.path}: {run.config.likelihood} is not for measurements, and some ratings are"
-                " known only by bounds: leave them out"
-            )
-        is_exact = np.isnan(ratings["lower"])
-        bounds = (
-            np.where(is_exact, values, ratings["lower"]),
-            np.where(is_exact, values, ratings["upper"]),
+    return Observed(ratings["rating"], weights_of(run, ratings), bounds_of(run, ratings))
+
+
+def bounds_of(run: Run, ratings: Mapping[str, Array]) -> tuple[Float64, Float64] | None:
+    """Return the bounds of ratings by role, equal if they are exact; None if all are.
+
+    Raises InputError if the run is of a likelihood that is not for measurements.
+    """
+    if "lower" not in ratings:
+        return None
+    if not run.config.law.takes_bounds:
+        raise InputError(
+            f"{run.path}: {run.config.likelihood} is not for measurements, and some ratings are"
+            " known only by bounds: leave them out"
         )
-    return Observed(values, weights_of(run, ratings), bounds)
+    values = ratings["rating"]
+    is_exact = np.isnan(ratings["lower"])
+    return (
+        np.where(is_exact, values, ratings["lower"]),
+        np.where(is_exact, values, ratings["upper"]),
+    )
 
 
 def _refuse_known_rows(vocabulary: Vocabulary, names: Array) -> None:

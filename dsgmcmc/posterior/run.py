@@ -158,6 +158,11 @@ class Run:
         return np.array(self.facts["levels"], np.float64)
 
     @property
+    def columns(self) -> dict[str, str]:
+        """Columns of the ratings by role, as `dsgmcmc.data.ratings_format.NAMED`, if known."""
+        return dict(self.facts.get("columns", {}))
+
+    @property
     def directions(self) -> tuple[str, ...]:
         """Columns of users, items and context of a table of three directions; else empty."""
         return tuple(self.facts.get("directions", ()))

@@ -16,7 +16,7 @@ import numpy as np
 
 from dsgmcmc.data.columns import CONTEXT, parse_columns
 from dsgmcmc.data.columns import Columns as NamedColumns
-from dsgmcmc.data.frames import as_frame
+from dsgmcmc.data.frames import Frame, as_frame
 from dsgmcmc.data.parts import of_parts
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.draws import ENTITIES
@@ -57,20 +57,44 @@ def arranged_columns(run: Run, columns: str | NamedColumns | None) -> dict[str, 
 def with_named_columns(
     run: Run, columns: str | NamedColumns | None, table: Any
 ) -> str | NamedColumns | None:
-    """Return columns of new ratings by role, with those of the run's names that a table has."""
-    labels = {entity: run.vocabulary(entity).labels for entity in ENTITIES}
-    if not any(labels.values()):
-        return columns
+    """Return columns of new ratings by role, with those of the run's ratings that a table has."""
+    labels: dict[str, Any] = {role: (name,) for role, name in run.columns.items()}
+    labels |= {entity: run.vocabulary(entity).labels for entity in ENTITIES}
     given: dict[str, Any] = parse_columns(columns)
     found_in = {str(label) for label in getattr(as_frame(table), "columns", ())}
-    of_run = {
-        entity: of_names
-        for entity, of_names in labels.items()
-        if entity not in given and of_names and set(of_names) <= found_in
-    }
+    of_run = {}
+    for role, of_role in labels.items():
+        if role in given or not of_role or not set(of_role) <= found_in:
+            continue
+        of_run[role] = of_role if role in ENTITIES else of_role[0]
     if not of_run:
         return columns
     return given | of_run
+
+
+def frame_of_parts(run: Run, X: Any, y: Any = None) -> Any:
+    """Return an array of new ratings as a data frame, if names of the run have several parts.
+
+    The array has a column for each part of users and items, or for each direction of a table of
+    three directions, and then the ratings, unless they are in `y`. Other objects are returned
+    unchanged. Raises InputError if the array has another number of columns.
+    """
+    if not isinstance(X, np.ndarray | list | tuple):
+        return X
+    if not any(run.vocabulary(entity).parts for entity in ENTITIES):
+        return X
+    labels = list(run.directions)
+    if not labels:
+        labels = [label for entity in ENTITIES for label in run.vocabulary(entity).labels]
+    if y is None:
+        labels.append(run.columns.get("rating", "rating"))
+    array = X if isinstance(X, np.ndarray) else np.array(X, object)
+    if array.ndim != 2 or array.shape[1] != len(labels):
+        raise InputError(
+            f"expected an array of shape (n, {len(labels)}): {', '.join(labels)}; found"
+            f" {array.shape}"
+        )
+    return Frame(dict(zip(labels, array.T, strict=True)))
 
 
 def pairs_of(columns: dict[str, Array], run: Run) -> Array:

@@ -346,6 +346,8 @@ class RatingsSource:
         facts["ratings"] = ratings.nnz
         facts["test_ratings"] = ratings.nnz_test
         facts |= _facts_of_measurements(ratings)
+        if ratings.named_columns:
+            facts["columns"] = ratings.named_columns
         warnings = warnings_for_data(config, ratings)
         if warnings:
             facts["cautions"] = warnings

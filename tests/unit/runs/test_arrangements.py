@@ -87,6 +87,19 @@ def test_the_arrangement_follows_the_holes(sampled):
         assert arrangement_of(ratings).name == chosen.arrangement
 
 
+def test_arrays_of_new_ratings_have_the_directions_of_the_table(sampled):
+    """An array has users, items, context and ratings; a data frame has columns in any order."""
+    model = BPMF.load(sampled / "run")
+    frame = pd.read_csv(sampled / "hidden.csv")[:40]
+    array = frame[["place", "hour", "day", "number"]].to_numpy()
+    scores = model.evaluate(frame)
+    assert model.evaluate(array) == scores
+    assert model.evaluate(array[:, :3], array[:, 3].astype(float)) == scores
+    assert model.score(array) == model.score(frame)
+    with pytest.raises(InputError, match=r"place, hour, day, number; found \(40, 3\)"):
+        model.fold_in(array[:, :3])
+
+
 def test_says_what_was_taken_and_what_was_next(sampled):
     """One line has both, with the gap and its standard error."""
     (line,) = [line for line in (sampled / "said").read_text().splitlines() if "Take" in line]
