@@ -29,6 +29,7 @@ from dsgmcmc.data.labelled import (
     table_without_names,
 )
 from dsgmcmc.data.tables import TableFile
+from dsgmcmc.data.unwritten import read_written, unwritten_cells, with_meaning
 from dsgmcmc.errors import InputError, refusing
 from dsgmcmc.types import Array
 
@@ -108,9 +109,13 @@ def _read_anndata(path: Path, file: Any, choice: Choice, limit: int) -> TableFil
     if name != "X":
         what = f"layer {name}"
     about = f"users are observations (obs), items are variables (var), ratings are {what}"
-    return as_table(
-        path, LabelledMatrix(users, items, _matrix(path, node, limit), about), choice, limit
-    )
+    values = _matrix(path, node, limit)
+    if isinstance(node, h5py.Dataset):
+        unwritten = unwritten_cells(node)
+        values, note, choice = with_meaning(f"{path}, {what}", values, unwritten, choice)
+        if note:
+            about += f"; {note}"
+    return as_table(path, LabelledMatrix(users, items, values, about), choice, limit)
 
 
 def _axis_of(entity: str) -> str:
@@ -133,7 +138,7 @@ def _matrix(path: Path, node: Any, limit: int) -> Any:
         shape = node.attrs["h5sparse_shape"]
     refuse_type(path, node["data"].dtype)
     refuse_cells(path, node["data"].size, limit)
-    parts = (node["data"][()], node["indices"][()], node["indptr"][()])
+    parts = tuple(read_written(node[name]) for name in ("data", "indices", "indptr"))
     make = scipy.sparse.csr_matrix
     if words.startswith("csc"):
         make = scipy.sparse.csc_matrix
@@ -186,9 +191,9 @@ def _column(node: Any, frame: Any = None) -> Array:
     """
     if isinstance(node, h5py.Group):
         if "codes" in node:
-            return _of_codes(node["codes"][()], _column(node["categories"]))
+            return _of_codes(read_written(node["codes"]), _column(node["categories"]))
         values = _column(node["values"])
-        missing = node["mask"][()]
+        missing = read_written(node["mask"])
         if values.dtype.kind in "OSU":
             values = values.astype(object)
             values[missing] = None
@@ -198,8 +203,10 @@ def _column(node: Any, frame: Any = None) -> Array:
         return values
     if isinstance(node, h5py.Dataset) and h5py.check_string_dtype(node.dtype) is not None:
         values = node.asstr()[()]
+    elif isinstance(node, h5py.Dataset):
+        values = read_written(node)
     else:
-        values = np.asarray(node[()])
+        values = np.asarray(node)
     if "categories" in getattr(node, "attrs", ()):
         where = node.attrs["categories"]
         group = frame
@@ -239,7 +246,9 @@ def _read_matlab(path: Path, file: Any, choice: Choice, limit: int) -> TableFile
         raise InputError(f"{path}: {name} is empty")
     refuse_type(path, node.dtype)
     refuse_cells(path, node.size, limit)
-    return matlab_table(path, node[()].T, choice, limit)
+    unwritten = unwritten_cells(node)
+    values, note, choice = with_meaning(f"{path}, {name}", node[()], unwritten, choice)
+    return matlab_table(path, values.T, choice, limit)._replace(about=note)
 
 
 def _is_matrix(node: Any) -> bool:
@@ -271,7 +280,9 @@ def _sparse_of_matlab(path: Path, node: Any, limit: int) -> Any:
         return scipy.sparse.csc_matrix(shape)
     refuse_type(path, node["data"].dtype)
     refuse_cells(path, node["data"].size, limit)
-    parts = (node["data"][()], node["ir"][()].astype(np.int64), node["jc"][()].astype(np.int64))
+    rows = read_written(node["ir"]).astype(np.int64)
+    starts = read_written(node["jc"]).astype(np.int64)
+    parts = (read_written(node["data"]), rows, starts)
     matrix = scipy.sparse.csc_matrix(parts, shape=shape)
     matrix.check_format(full_check=True)
     return matrix

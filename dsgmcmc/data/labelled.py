@@ -79,7 +79,7 @@ def as_table(path: Path, matrix: LabelledMatrix, choice: Choice, limit: int) -> 
     row, col, values = known_cells(path, matrix, choice, limit)
     about = matrix.about
     if hasattr(matrix.values, "tocoo"):
-        about += f"; cells that are not stored are {_meaning(choice)}"
+        about += f"; cells that are not stored are {meaning(choice)}"
     return TableFile(
         path,
         "matrix",
@@ -90,7 +90,8 @@ def as_table(path: Path, matrix: LabelledMatrix, choice: Choice, limit: int) -> 
     )
 
 
-def _meaning(choice: Choice) -> str:
+def meaning(choice: Choice) -> str:
+    """Return what cells are that a matrix does not store."""
     if choice.unstored == "zero":
         return "ratings of 0"
     return "not rated"
@@ -188,10 +189,17 @@ def refuse_cells(where: object, n_cells: int, limit: int) -> None:
         )
 
 
+class NothingUnstoredError(InputError):
+    """A file has no cells of which `unstored` says something."""
+
+
 def refuse_unstored(where: object, choice: Choice) -> None:
-    """Raise InputError if the user has said what cells mean that a sparse matrix does not store."""
+    """Raise NothingUnstoredError if the user has said what cells mean that a matrix does not store.
+
+    The matrix stores all its cells.
+    """
     if choice.unstored is not None:
-        raise InputError(f"{where} has no sparse matrix: leave out {named('unstored')}")
+        raise NothingUnstoredError(f"{where} has no sparse matrix: leave out {named('unstored')}")
 
 
 def refuse_variable(where: object, choice: Choice) -> None:

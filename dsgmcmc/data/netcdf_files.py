@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 
 from dsgmcmc.data.columns import Columns, find_column, joined
@@ -22,6 +23,7 @@ from dsgmcmc.data.labelled import (
     select,
 )
 from dsgmcmc.data.tables import TableFile
+from dsgmcmc.data.unwritten import unwritten_cells, with_meaning
 from dsgmcmc.errors import InputError, refusing
 from dsgmcmc.settings import named
 from dsgmcmc.types import Array, Float64, Mask
@@ -77,9 +79,24 @@ def read_netcdf(path: Path, choice: Choice, limit: int, *, classic: bool) -> Tab
             users, items = (
                 _names(axes, dim, n) for dim, n in zip((user, item), values.shape, strict=True)
             )
+    unwritten = None
+    if not classic:
+        unwritten = _unwritten(path, name, variable.dims == (user, item))
+    values, note, choice = with_meaning(f"{path}, {name}", values, unwritten, choice)
     about = f"users are {user}, items are {item}, ratings are {name}"
+    if note:
+        about += f"; {note}"
     matrix = LabelledMatrix(users, items, values, about)
     return as_table(path, matrix, choice._replace(columns={}), limit)
+
+
+def _unwritten(path: Path, name: str, in_order: bool) -> Mask | None:
+    """Return the cells of a variable that nobody wrote; its axes are swapped if not `in_order`."""
+    with refusing(f"{path} cannot be read", Exception), h5py.File(path, "r") as file:
+        unwritten = unwritten_cells(file[name])
+    if unwritten is None or in_order:
+        return unwritten
+    return unwritten.T
 
 
 def _names(data: Any, dim: str, n: int) -> Array:

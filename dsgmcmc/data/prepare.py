@@ -27,7 +27,7 @@ from dsgmcmc.data.descriptions import (
 )
 from dsgmcmc.data.features import FeaturesReport, encode
 from dsgmcmc.data.holes import Holes, find_holes
-from dsgmcmc.data.labelled import Choice
+from dsgmcmc.data.labelled import Choice, NothingUnstoredError
 from dsgmcmc.data.merging import Merging, Repeated, merge_ratings
 from dsgmcmc.data.name_features import describe_names
 from dsgmcmc.data.part_features import encode_parts, joined_features, joined_reports
@@ -385,11 +385,13 @@ class Ingest:
 
     def open(self) -> list[RatingsTable]:
         """Find the format and the columns of every table."""
-        tables = [self._open(source) for source in self.inputs]
-        without_names = sum(not table.columns for table in tables)
+        sources = list(self.inputs)
         if self.settings.test is not None:
-            test = self._open(self.settings.test)
-            tables.append(test._replace(test=True))
+            sources.append(self.settings.test)
+        tables = self._open_all(sources)
+        without_names = sum(not table.columns for table in tables[: len(self.inputs)])
+        if self.settings.test is not None:
+            tables[-1] = tables[-1]._replace(test=True)
         if without_names > 1:
             raise InputError(
                 "several matrices need names of rows: the first column, or"
@@ -398,7 +400,24 @@ class Ingest:
         read.refuse_differences(tables)
         return tables
 
-    def _open(self, source: Path | RatingsTable) -> RatingsTable:
+    def _open_all(self, sources: Sequence[Path | RatingsTable]) -> list[RatingsTable]:
+        """Open all tables; `unstored` is about those that do not store all cells.
+
+        Raises InputError if all of them do.
+        """
+        tables = []
+        faults = []
+        for source in sources:
+            try:
+                tables.append(self._open(source, self.settings.unstored))
+            except NothingUnstoredError as fault:
+                faults.append(fault)
+                if len(faults) == len(sources):
+                    raise faults[0] from None
+                tables.append(self._open(source, None))
+        return tables
+
+    def _open(self, source: Path | RatingsTable, unstored: str | None) -> RatingsTable:
         table = source
         if not isinstance(table, RatingsTable):
             table = read.open_ratings(
@@ -407,7 +426,7 @@ class Ingest:
                 columns=self.parsed.columns,
                 timed=self.settings.timed,
                 missing=self.parsed.missing if self.settings.matrix else None,
-                choice=Choice(self.settings.variable, self.settings.unstored),
+                choice=Choice(self.settings.variable, unstored),
             )
         if self.parsed.groups:
             return read.find_groups(table, self.parsed.groups)

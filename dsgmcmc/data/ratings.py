@@ -570,7 +570,7 @@ class Ratings(AbstractContextManager["Ratings"]):
     def _columns_in(self, text: str) -> dict[str, str]:
         """Return the columns by role in the text of their attribute."""
         with refusing(str(self._wrong(f"its columns are {text[:80]!r}")), ValueError):
-            columns = json.loads(text)
+            columns: dict[str, str] = json.loads(text)
         is_valid = isinstance(columns, dict) and all(
             role in NAMED and isinstance(name, str) for role, name in columns.items()
         )

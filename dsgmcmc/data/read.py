@@ -199,7 +199,10 @@ def open_ratings(
         wide = inspect_wide(db, path, columns, missing, choice=choice)
         if wide is not None:
             file, positions = wide
-            return RatingsTable(file, positions, test, about=file.about)
+            about = file.about
+            if about and file.axes is None:
+                about = f"{describe_wide(file, positions)}; {about}"
+            return RatingsTable(file, positions, test, about=about)
     file = _open_long(db, path, columns, choice)
     if file.axes is not None and not timed:
         return RatingsTable(file, ENTRIES, test, about=file.about)

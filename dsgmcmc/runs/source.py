@@ -346,8 +346,6 @@ class RatingsSource:
         facts["ratings"] = ratings.nnz
         facts["test_ratings"] = ratings.nnz_test
         facts |= _facts_of_measurements(ratings)
-        if ratings.named_columns:
-            facts["columns"] = ratings.named_columns
         warnings = warnings_for_data(config, ratings)
         if warnings:
             facts["cautions"] = warnings
@@ -514,8 +512,10 @@ def _noise_resolution(config: ResolvedConfig, ratings: Ratings) -> float | None:
 
 
 def _facts_of_measurements(ratings: Ratings) -> dict[str, Any]:
-    """Return facts about replicates, weights, bounds and directions, if there are any."""
+    """Return facts about columns, replicates, weights, bounds and directions, if there are any."""
     facts: dict[str, Any] = {}
+    if ratings.named_columns:
+        facts["columns"] = ratings.named_columns
     if ratings.directions is not None:
         facts["directions"] = list(ratings.directions.columns)
     if ratings.replicates:

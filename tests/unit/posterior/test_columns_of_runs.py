@@ -93,7 +93,7 @@ def test_ratings_without_weights_warn(run: Path) -> None:
     """A run with weights names the column that new ratings lack; R^2 needs none."""
     model = BPMF.load(run)
     new = measured().drop(columns="w")[:60]
-    with pytest.warns(UserWarning, match="no weights, unlike those of the run.* column w,"):
+    with pytest.warns(UserWarning, match=r"no weights, unlike those of the run.* column w,"):
         model.evaluate(new)
     with pytest.warns(UserWarning, match="average weight"):
         model.fold_in(new)
@@ -104,7 +104,7 @@ def test_pairs_are_no_ratings_of_a_run_with_ratings(run: Path) -> None:
     """Pairs alone are not folded in as ratings of 1."""
     pairs = measured()[["buyer", "sku", "w"]]
     for method in ("evaluate", "fold_in", "score"):
-        with pytest.raises(InputError, match="pairs without ratings.* rating=NAME"):
+        with pytest.raises(InputError, match=r"pairs without ratings.* rating=NAME"):
             getattr(BPMF.load(run), method)(pairs)
 
 
