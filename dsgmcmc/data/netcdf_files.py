@@ -9,7 +9,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import h5py
 import numpy as np
 
 from dsgmcmc.data.columns import Columns, find_column, joined
@@ -23,7 +22,7 @@ from dsgmcmc.data.labelled import (
     select,
 )
 from dsgmcmc.data.tables import TableFile
-from dsgmcmc.data.unwritten import unwritten_cells, with_meaning
+from dsgmcmc.data.unwritten import unwritten_in, with_meaning
 from dsgmcmc.errors import InputError, refusing
 from dsgmcmc.settings import named
 from dsgmcmc.types import Array, Float64, Mask
@@ -92,8 +91,8 @@ def read_netcdf(path: Path, choice: Choice, limit: int, *, classic: bool) -> Tab
 
 def _unwritten(path: Path, name: str, in_order: bool) -> Mask | None:
     """Return the cells of a variable that nobody wrote; its axes are swapped if not `in_order`."""
-    with refusing(f"{path} cannot be read", Exception), h5py.File(path, "r") as file:
-        unwritten = unwritten_cells(file[name])
+    with refusing(f"{path} cannot be read", Exception):
+        unwritten = unwritten_in(path, name)
     if unwritten is None or in_order:
         return unwritten
     return unwritten.T

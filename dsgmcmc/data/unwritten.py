@@ -7,6 +7,7 @@ Cells of a chunk of which only a part was written cannot be told from others.
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import h5py
@@ -45,6 +46,12 @@ def unwritten_cells(node: h5py.Dataset) -> Mask | None:
 
     node.id.chunk_iter(mark)
     return unwritten
+
+
+def unwritten_in(path: Path, name: str) -> Mask | None:
+    """Return the cells of a data set of a file that nobody wrote, as `unwritten_cells` does."""
+    with h5py.File(path, "r") as file:
+        return unwritten_cells(file[name])
 
 
 def read_written(node: h5py.Dataset) -> Array:
