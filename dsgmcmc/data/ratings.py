@@ -11,7 +11,6 @@ memory or uses indices.
 from __future__ import annotations
 
 import errno
-import json
 import math
 import os
 import shlex
@@ -28,7 +27,6 @@ from dsgmcmc.data.parts import tuples_of
 from dsgmcmc.data.ratings_format import (
     ATTRIBUTES,
     CHUNK,
-    COLUMNS,
     DIRECTIONS,
     FORMAT,
     IS_OPEN,
@@ -38,7 +36,6 @@ from dsgmcmc.data.ratings_format import (
     MAX_PARTS,
     MAX_SIDE,
     MEAN_WEIGHT,
-    NAMED,
     REPLICATES,
     RESOLUTION,
     SIDES,
@@ -57,7 +54,7 @@ from dsgmcmc.data.ratings_format import (
     row_slabs,
 )
 from dsgmcmc.data.resolution import SAMPLE, find_resolution
-from dsgmcmc.data.stored_values import find_bad_cells, read_attribute
+from dsgmcmc.data.stored_values import find_bad_cells, read_attribute, read_columns
 from dsgmcmc.errors import InputError, refusing
 from dsgmcmc.kernels.stored import Numbering
 from dsgmcmc.orientation import Orientation
@@ -553,9 +550,7 @@ class Ratings(AbstractContextManager["Ratings"]):
         )
         #: Whether items clearly differ in their levels (`dsgmcmc.data.item_levels`).
         self.item_levels = ITEM_LEVELS in self._file.attrs
-        self.named_columns: dict[str, str] = {}
-        if COLUMNS in self._file.attrs:
-            self.named_columns = self._columns_in(read_attribute(self._file.attrs, COLUMNS, str))
+        self.named_columns = read_columns(self._file.attrs)
         self._stored_resolution: float | None = None
         if RESOLUTION in self._file.attrs:
             self._stored_resolution = read_attribute(self._file.attrs, RESOLUTION, float)
@@ -566,17 +561,6 @@ class Ratings(AbstractContextManager["Ratings"]):
         ):
             found = ", ".join(f"{name}={value}" for name, value in attributes.items())
             raise self._wrong(f"its attributes are impossible: {found}")
-
-    def _columns_in(self, text: str) -> dict[str, str]:
-        """Return the columns by role in the text of their attribute."""
-        with refusing(str(self._wrong(f"its columns are {text[:80]!r}")), ValueError):
-            columns: dict[str, str] = json.loads(text)
-        is_valid = isinstance(columns, dict) and all(
-            role in NAMED and isinstance(name, str) for role, name in columns.items()
-        )
-        if not is_valid:
-            raise self._wrong(f"its columns are {text[:80]!r}")
-        return columns
 
     def _has_possible_sizes(self) -> bool:
         return 0 < self.n_cols <= self.n_rows <= MAX_SIDE and self.nnz >= 1 and self.nnz_test >= 0

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
 
-from dsgmcmc.data.ratings_format import STORED_TYPES
+from dsgmcmc.data.ratings_format import COLUMNS, NAMED, STORED_TYPES
 from dsgmcmc.types import Float32, Int32, Int64
 
 
@@ -44,3 +45,20 @@ def find_bad_cells(
     if not np.isfinite(values).all():
         return "values that are not finite"
     return None
+
+
+def read_columns(attributes: Any) -> dict[str, str]:
+    """Return columns by role (`NAMED`) from their attribute; none if a file does not have it.
+
+    Raises ValueError if the attribute has something else.
+    """
+    if COLUMNS not in attributes:
+        return {}
+    text = read_attribute(attributes, COLUMNS, str)
+    columns = json.loads(text)
+    are_texts = isinstance(columns, dict) and all(
+        isinstance(column, str) for column in columns.values()
+    )
+    if not are_texts or not columns.keys() <= set(NAMED):
+        raise ValueError(f"its columns are {text[:80]!r}")
+    return dict(columns)

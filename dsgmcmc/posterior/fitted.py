@@ -10,7 +10,7 @@ from typing import Any, Literal, ParamSpec, Self, TypeVar, overload
 
 import numpy as np
 
-from dsgmcmc.data.arrays import InputForm, Table, frame_like, is_wide, list_names, read_pairs
+from dsgmcmc.data.arrays import InputForm, Table, frame_like, list_names, read_pairs
 from dsgmcmc.data.columns import Columns
 from dsgmcmc.errors import InputError, not_fitted, retry_if_gone, writing
 from dsgmcmc.model.predictive.base import Prediction, known_by_bounds
@@ -45,13 +45,7 @@ from dsgmcmc.posterior.rank import (
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.settings import By, PredictOptions
 from dsgmcmc.posterior.similar import similar
-from dsgmcmc.posterior.slices import (
-    Slices,
-    arranged_columns,
-    frame_of_parts,
-    pairs_of,
-    with_named_columns,
-)
+from dsgmcmc.posterior.slices import Slices, form_of_new, frame_of_parts, pairs_of
 from dsgmcmc.settings import in_python
 from dsgmcmc.storage.files import Scratch
 from dsgmcmc.terminal import warn
@@ -189,20 +183,6 @@ class FittedModel:
             variable=self.variable,
             unstored=self.unstored,
         )
-
-    def _form_of_new(self, X: Any, y: Any = None) -> InputForm:
-        """Return how new ratings X in memory are read.
-
-        Those of a table of three directions have its columns, in the arrangement of the run. A data
-        frame may have other columns of the run's ratings, too, unless `columns` says otherwise.
-        """
-        run = self._fitted()
-        form = self._form()
-        if X is None or is_wide(X, y, form):
-            return form
-        if run.directions:
-            form = form._replace(columns=arranged_columns(run, form.columns))
-        return form._replace(columns=with_named_columns(run, form.columns, X))
 
     def _renew(self) -> None:
         """Reopen the run in its current state, and fold in the new ratings again."""
@@ -386,7 +366,7 @@ class FittedModel:
         if y is None:
             run = self._fitted()
             X = frame_of_parts(run, X)
-            rated = read_new(run, X, None, self._form_of_new(X))
+            rated = read_new(run, X, None, form_of_new(run, self._form(), X))
             bounds = bounds_of(run, rated.columns)
             if bounds is not None:
                 rated = rated.select(~known_by_bounds(bounds))
@@ -427,7 +407,7 @@ class FittedModel:
                 " dsgmcmc.diagnostics.ranking.evaluate"
             )
         X = frame_of_parts(run, X, y)
-        rated = read_new(run, X, y, self._form_of_new(X, y)).columns
+        rated = read_new(run, X, y, form_of_new(run, self._form(), X, y)).columns
         pairs = pairs_of(rated, run)
         predictor, users, items = self._predictor(pairs, PredictOptions(clip=self.clip))
         return evaluate_ratings(predictor, users, items, observed_of(run, rated))
@@ -601,7 +581,7 @@ class FittedModel:
         """Fold in new ratings and features in addition to earlier ones; return notes."""
         run = self._fitted()
         X = frame_of_parts(run, X, y)
-        form = self._form_of_new(X, y)
+        form = form_of_new(run, self._form(), X, y)
         new = NewRatings.read(run, entity, form, X=X, y=y, features=features)
         doubts = new.doubts(run)
         if self._new is not None:

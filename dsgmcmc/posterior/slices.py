@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dsgmcmc.data.arrays import InputForm, is_wide
 from dsgmcmc.data.columns import CONTEXT, parse_columns
 from dsgmcmc.data.columns import Columns as NamedColumns
 from dsgmcmc.data.frames import Frame, as_frame
@@ -47,14 +48,27 @@ class SliceRows(NamedTuple):
     newcomers: FoldIn | None
 
 
-def arranged_columns(run: Run, columns: str | NamedColumns | None) -> dict[str, Any]:
+def form_of_new(run: Run, form: InputForm, X: Any, y: Any = None) -> InputForm:
+    """Return how new ratings X in memory are read, given the form of the model.
+
+    Those of a table of three directions have its columns, in the arrangement of the run. A data
+    frame may have other columns of the run's ratings, too, unless the form says otherwise.
+    """
+    if X is None or is_wide(X, y, form):
+        return form
+    if run.directions:
+        form = form._replace(columns=_arranged_columns(run, form.columns))
+    return form._replace(columns=_with_named_columns(run, form.columns, X))
+
+
+def _arranged_columns(run: Run, columns: str | NamedColumns | None) -> dict[str, Any]:
     """Return columns of new ratings by role, in the arrangement of a run."""
     arranged: dict[str, Any] = parse_columns(columns)
     arranged.pop(CONTEXT, None)
     return arranged | {entity: run.vocabulary(entity).labels for entity in ENTITIES}
 
 
-def with_named_columns(
+def _with_named_columns(
     run: Run, columns: str | NamedColumns | None, table: Any
 ) -> str | NamedColumns | None:
     """Return columns of new ratings by role, with those of the run's ratings that a table has."""

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 import pandas as pd
 import pytest
@@ -60,6 +61,17 @@ def test_a_ratings_file_has_the_columns_of_its_ratings(tmp_path: Path) -> None:
     BPMF(**SHORT, out=tmp_path / "run").fit(frame[["buyer", "sku", "logged"]].to_numpy())
     with Ratings(tmp_path / "run.ratings.h5") as ratings:
         assert ratings.named_columns == {}
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"user": 1}', '{"nobody": "a"}', "[" * 9999])
+def test_refuses_columns_that_prepare_does_not_write(tmp_path: Path, text: str) -> None:
+    """The attribute may come from a stranger."""
+    measured().to_csv(tmp_path / "r.csv", index=False)
+    prepare_ratings([tmp_path / "r.csv"], tmp_path / "r.h5", columns=COLUMNS)
+    with h5py.File(tmp_path / "r.h5", "a") as file:
+        file.attrs.create("columns", np.bytes_(text))
+    with pytest.raises(InputError, match="its structure cannot be read"):
+        Ratings(tmp_path / "r.h5")
 
 
 def test_loaded_runs_use_the_columns_of_their_ratings(run: Path) -> None:
