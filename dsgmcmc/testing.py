@@ -54,6 +54,8 @@ THIN = 10
 RATINGS = 40_000
 #: Spacings of differences of a likelihood's functions.
 SPACING = 1e-5
+#: A precision of the noise other than 1.
+NOT_ONE = 3.0
 #: Iterations within which a part draws all its quantities: noise of two factors is drawn in turns.
 PART_ITERATIONS = 12
 #: Names of a state's fields that a likelihood cannot use.
@@ -197,7 +199,7 @@ def check_likelihood(
 ) -> None:
     """Check a likelihood: that its functions agree with each other, and runs are reproducible.
 
-    Compared are gradient and density, and moments and quantiles.
+    Compared are gradient and density, moments and quantiles, and the draw of tau and density.
 
     Parameters
     ----------
@@ -224,6 +226,8 @@ def check_likelihood(
         f" {', '.join(sorted(wrong))}",
     )
     _check_moments(likelihood_type)
+    if likelihood_type.has_noise and not likelihood_type.draws_precision:
+        _check_precision(likelihood_type)
     with _registered(LIKELIHOODS, likelihood_type) as name, _workplace(comm, ratings) as workplace:
         model = {"likelihood": name, "features": "no", **settings}
         if likelihood_type.is_sum_over_ratings:
@@ -287,6 +291,39 @@ def _check_moments(likelihood_type: type[Likelihood]) -> None:
         slope,
         1e-5 * slope + 1e-9,
     )
+
+
+def _check_precision(likelihood_type: type[Likelihood]) -> None:
+    """Check that the precision tau of the noise multiplies the score, and is drawn as it must be.
+
+    The noise draws tau from the sum of squared scores e at tau = 1. So the log density must be
+    log(tau) / 2 - tau e^2 / 2, up to terms without tau.
+    """
+    rng = np.random.default_rng(2)
+    eta = rng.uniform(-1, 1, 35)
+    x = predicted(likelihood_type, eta, 1.0)[2].quantile(rng.random(35))
+    shape = list(likelihood_type.starts.values())
+
+    def log_density(at: Float64, tau: float) -> Float64:
+        mean, variance = _moments(likelihood_type, at, tau, shape)
+        return np.asarray(likelihood_type.log_density(x, mean, variance, *shape), np.float64)
+
+    def score(tau: float) -> Float64:
+        rise = log_density(eta + SPACING, tau) - log_density(eta - SPACING, tau)
+        return rise / (2 * SPACING)
+
+    e = score(1.0)
+    where = f"{likelihood_type.__name__} at tau = {NOT_ONE:g}"
+    advice = (
+        "; if tau is another parameter of the density, set draws_precision and draw it in"
+        " draw_shared, or set has_noise = False"
+    )
+    expected = log_density(eta, 1.0) + np.log(NOT_ONE) / 2 - (NOT_ONE - 1) * e**2 / 2
+    allowed = 1e-4 * np.abs(expected) + 1e-4
+    what = f"{where}: the log density, if tau is drawn from the squared scores at tau = 1,"
+    _close(what, log_density(eta, NOT_ONE), expected, allowed, advice=advice)
+    allowed = 1e-4 * np.abs(NOT_ONE * e) + 1e-4
+    _close(f"{where}: the score", score(NOT_ONE), NOT_ONE * e, allowed, advice=advice)
 
 
 def _check_gradient(config: RunConfig, path: Path) -> None:
@@ -557,7 +594,12 @@ def _require(holds: bool, otherwise: str) -> None:
 
 
 def _close(
-    what: str, found: Array | float, expected: Array | float, tolerance: Array | float
+    what: str,
+    found: Array | float,
+    expected: Array | float,
+    tolerance: Array | float,
+    *,
+    advice: str = "",
 ) -> None:
     """Raise `AssertionError` if any value is farther from the expected one than the tolerance."""
     values, right, allowed = map(np.ravel, np.broadcast_arrays(found, expected, tolerance))
@@ -566,5 +608,5 @@ def _close(
     _require(
         bool(excess[worst] <= 0),
         f"{what} is {values[worst]:.6g}, but should be {right[worst]:.6g} (tolerance"
-        f" {allowed[worst]:.2g})",
+        f" {allowed[worst]:.2g}){advice}",
     )

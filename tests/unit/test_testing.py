@@ -9,6 +9,7 @@ import pytest
 from support import own_part
 
 from dsgmcmc.kernels.formula import Formula
+from dsgmcmc.model.likelihoods import Likelihood
 from dsgmcmc.model.likelihoods.gaussian import GaussianRatings
 from dsgmcmc.model.predictive.mixture import SymmetricMixture
 from dsgmcmc.samplers import SAMPLERS
@@ -98,6 +99,30 @@ class Wide(GaussianRatings):
         return GaussianRatings.cdf(x, mean, variance / 2)
 
 
+class Tailed(Likelihood):
+    """Logistic noise of scale 1 / sqrt(tau), and tau is drawn as that of normal noise."""
+
+    score = "1.0 - 2.0 / (1.0 + exp(x - eta))"
+
+    @staticmethod
+    def variance(eta: Any, noise: Any, *shape: Any) -> Any:
+        """Of the logistic distribution."""
+        return noise * np.pi**2 / 3
+
+    @staticmethod
+    def log_density(x: Any, mean: Any, variance: Any, *shape: Any) -> Any:
+        """Of the logistic distribution."""
+        scale = np.sqrt(3 * np.asarray(variance, np.float64)) / np.pi
+        z = (x - mean) / scale
+        return -np.logaddexp(0, z) - np.logaddexp(0, -z) - np.log(scale)
+
+    @staticmethod
+    def cdf(x: Any, mean: Any, variance: Any, *shape: Any) -> Any:
+        """Of the logistic distribution."""
+        scale = np.sqrt(3 * np.asarray(variance, np.float64)) / np.pi
+        return np.asarray(1 / (1 + np.exp((mean - x) / scale)))
+
+
 @pytest.mark.parametrize(
     ("defective", "message"),
     [
@@ -109,10 +134,16 @@ class Wide(GaussianRatings):
             Wide,
             r"^Wide at eta = .*: the variance of 40,000 random quantiles is .*, but should be 2 ",
         ),
+        (
+            Tailed,
+            r"^Tailed at tau = 3: the log density, if tau is drawn .* set draws_precision and draw",
+        ),
     ],
 )
-def test_a_defective_likelihood_is_found(defective: type[GaussianRatings], message: str) -> None:
-    """A wrong gradient samples another posterior, and nothing else would say so."""
+def test_a_defective_likelihood_is_found(defective: type[Likelihood], message: str) -> None:
+    """A wrong gradient, or a wrong draw of tau, samples another posterior, and nothing else would
+    say so.
+    """
     with pytest.raises(AssertionError, match=message):
         check_likelihood(defective)
 
