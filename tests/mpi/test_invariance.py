@@ -13,12 +13,23 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
 import pytest
 from mpi4py import MPI
-from support import digest, diverging, metrics, sample, write_dominant, write_planted
+from support import (
+    digest,
+    diverging,
+    metrics,
+    planted,
+    sample,
+    write_cells,
+    write_dominant,
+    write_planted,
+)
 
 from dsgmcmc.diagnostics.summary import read_summary
 from dsgmcmc.parallel import ring
+from dsgmcmc.runs import choices
 from dsgmcmc.samplers import SAMPLERS, for_ratings
 from dsgmcmc.samplers.gradients import GRADIENTS
 from dsgmcmc.storage import store
@@ -379,6 +390,28 @@ def test_a_step_is_halved_in_burn_in_alike(comm: MPI.Comm, together, mpi_tmp_pat
                 events = RunDirectory(mpi_tmp_path / run).events()
                 halved = [event for event in events if event["event"] == "halved step"]
                 assert [event["iteration"] for event in halved] == [10]
+
+
+@pytest.mark.once
+def test_defaults_of_dense_measurements_are_chosen_alike(
+    comm: MPI.Comm, together, mpi_tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Gibbs sampling, and noise levels of rows of unequal scale, on any number of processes."""
+    monkeypatch.setattr(choices, "DENSE_RATINGS", 100)
+    data = mpi_tmp_path / "unequal.h5"
+    with together():
+        if comm.rank == 0:
+            shape = (40, 30)
+            i, j, x = planted(*shape, share=0.9)
+            x[i < 4] *= 30
+            write_cells(data, shape, i, j, x, np.arange(len(i)) % 5 == 0)
+    settings = {**BASE, "sampler": "auto", "iterations": 17}
+    compare(comm, together, data, mpi_tmp_path, settings, [3, 10, 17])
+    with together():
+        if comm.rank == 0:
+            stored, _ = RunDirectory(mpi_tmp_path / "many").read_settings()
+            assert stored["sampler"]["name"] == "gibbs"
+            assert stored["noise"] == "both"
 
 
 @pytest.mark.once
