@@ -1,7 +1,7 @@
-"""Synthetic measurements in the shapes of real sets, made by NumPy alone.
+"""Synthetic measurements and votes in the shapes of real sets, made by NumPy alone.
 
 Every function takes a seed and returns `Ratings` of `shapes`. They differ from ratings by people:
-nearly all pairs are known, the noise is small, and many values recur.
+most pairs are known, and of measurements the noise is small, and many values recur.
 """
 
 from collections.abc import Callable
@@ -61,6 +61,34 @@ def rounded(seed: int) -> Ratings:
     return cells(value, rng.random(shape) < 0.3)
 
 
+def flows(seed: int) -> Ratings:
+    """Trade between 120 countries: 12,000 amounts over nine orders of magnitude, zeros left out."""
+    rng = generator("flows", seed)
+    n = 120
+    size = rng.normal(0, 2.2, n)
+    place = rng.normal(size=(n, 3))
+    exporting = rng.normal(0, 0.7, n)
+    importing = rng.normal(0, 0.7, n)
+    distance = np.sqrt(np.square(place[:, None] - place).sum(axis=2)) + 0.3
+    logs = (size + exporting)[:, None] + size + importing - 1.3 * np.log(distance)
+    value = np.exp(logs + 1.1 * rng.standard_t(4, (n, n)))
+    return cells(value, ~np.eye(n, dtype=bool) & (rng.random((n, n)) < 0.85))
+
+
+def votes(seed: int) -> Ratings:
+    """Yes and no of 100 members in 540 motions: two parties, and a dimension across them."""
+    rng = generator("votes", seed)
+    n_members = 100
+    n_motions = 540
+    party = np.where(rng.random(n_members) < 0.54, 1.0, -1.0)
+    across = rng.normal(0, 1, n_members)
+    members = np.column_stack([party + rng.normal(0, 0.08, n_members), across])
+    motions = rng.normal(0, [8.0, 0.8], (n_motions, 2))
+    score = members @ motions.T + rng.normal(0, 1.5, n_motions)
+    value = (rng.random(score.shape) < 1 / (1 + np.exp(-score))).astype(float)
+    return cells(value, rng.random(value.shape) < 0.95)
+
+
 def peaks(hour: np.ndarray, shapes: list[tuple[int, int]]) -> np.ndarray:
     """Daily profiles, (profiles, times): bells about an hour, of a width."""
     return np.stack([np.exp(-((hour - centre) ** 2) / width) for centre, width in shapes])
@@ -76,4 +104,6 @@ SETS: dict[str, Callable[[int], Ratings]] = {
     "sensors": sensors,
     "stations": stations,
     "rounded": rounded,
+    "flows": flows,
+    "votes": votes,
 }
