@@ -18,7 +18,7 @@ TINY = 1e-300
 
 #: Ratings are dense from so many training ratings, and so large a share of all pairs, on. Rows with
 #: ratings of most others have narrow, correlated laws: BAOAB then needs many more sweeps than Gibbs
-#: sampling, or diverges. With fewer ratings, neither takes long. docs/samplers.md has the times.
+#: sampling, or diverges. With fewer ratings, neither takes long: docs/evidence/robust.md.
 DENSE_RATINGS = 10_000
 DENSE_SHARE = 0.2
 #: Rows get noise levels of their own if the kurtosis of the errors of biases only is at least so

@@ -82,12 +82,12 @@ def say_runs(name: str, versions: list[list[Run]]) -> None:
     found = [summary["until"]["found"]["ess"] for summary in summaries]
     say(
         name,
-        ", ".join(info["settings"]["sampler"]["name"] for info in infos),
-        ", ".join(f"{value:.1f}" for value in seconds),
+        "→".join(info["settings"]["sampler"]["name"] for info in infos),
+        "→".join(f"{value:.1f}" for value in seconds),
         f"{seconds[1] / seconds[0]:.2f}",
-        ", ".join(f"{ess:.0f}" for ess in found),
-        ", ".join(f"{summary['rmse_mean']:.4g}" for summary in summaries),
-        ", ".join(f"{log_score(summary):.3f}" for summary in summaries),
+        "→".join(f"{ess:.0f}" for ess in found),
+        "→".join(f"{summary['rmse_mean']:.4g}" for summary in summaries),
+        "→".join(f"{log_score(summary):.3f}" for summary in summaries),
     )
 
 
