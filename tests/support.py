@@ -301,18 +301,16 @@ class Model:
     standardised: bool = False
     exchanges: bool = False
 
-    def rows(self, subchains: int = 1) -> RowPriors:
+    def rows(self) -> RowPriors:
         """Priors of the rows."""
         prior = (self.rank, self.biases, self.prior, self.prior_precision)
         unit = {"scale": self.scale, "standardised": self.standardised}
-        return RowPriors(*prior, subchains=subchains, exchanges=self.exchanges, **unit)
+        return RowPriors(*prior, exchanges=self.exchanges, **unit)
 
-    def noise(self, row_blocks: range = range(1), subchains: int = 1) -> Noise:
+    def noise(self, row_blocks: range = range(1)) -> Noise:
         """The noise."""
         precision = (self.noise_precision, self.heteroscedastic)
-        return Noise(
-            row_blocks, *precision, every=self.noise_every, scale=self.scale, subchains=subchains
-        )
+        return Noise(row_blocks, *precision, every=self.noise_every, scale=self.scale)
 
 
 MODEL = Model()
@@ -361,11 +359,10 @@ def factor_target(  # noqa: PLR0913  # each varies in some test
     )
     if background is not None:
         law.background = Background(background)
-    m = len(sampler.positions)
     target = FactorTarget(
         ring,
         blocks,
-        (law, model.noise(ring.blocks, m), model.rows(m), *parts),
+        (law, model.noise(ring.blocks), model.rows(), *parts),
         SamplerFields(sampler.kept, sampler.working, sampler.positions),
         stream=RandomStream(seed, 0),
         schedule=order,

@@ -421,6 +421,11 @@ class ResolvedChain(ChainConfig):
         """Make the sampler."""
         return self.sampler.algorithm(self.sampler.config, self.burn_in)
 
+    @property
+    def interleaved(self) -> int:
+        """Number of states that the sampler advances in turns, to which draws belong in turns."""
+        return len(self.make_sampler().positions)
+
     def checkpoint_interval(self) -> tuple[int | None, float | None]:
         """Return the iterations and the seconds between checkpoints; one of the two is None."""
         if isinstance(self.checkpoint_every, int):

@@ -248,7 +248,7 @@ class ResolvedConfig(ModelConfig, ResolvedChain):
             prior_precision=self.prior_precision,
             sampler=SamplerFacts(
                 name=section.name,
-                interleaved=len(sampler.positions) > 1,
+                interleaved=self.interleaved > 1,
                 keeps_gradients=section.algorithm.estimator(section.config).fixed_likelihood,
                 draws_conditionals=section.algorithm.draws_conditionals,
                 moves_parts=sampler.moves_from is not None,

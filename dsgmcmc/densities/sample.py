@@ -27,7 +27,7 @@ from dsgmcmc.densities.density import (
 )
 from dsgmcmc.densities.vector import NOT_CONDITIONAL, VectorTarget
 from dsgmcmc.densities.verdict import Mixing, reasons_to_doubt
-from dsgmcmc.diagnostics.convergence import split_subchains
+from dsgmcmc.diagnostics.convergence import split_interleaved
 from dsgmcmc.diagnostics.mixing import equal_weights, ess_bulk, ess_tail, halves, rhat
 from dsgmcmc.errors import DivergenceError, InputError, SamplingWarning
 from dsgmcmc.parallel.alone import Alone, Comm
@@ -205,7 +205,7 @@ class Draws:
         draws, and ``draws.settings["sampler"]["step_size"]`` is the step size of samplers that do
         not adapt it.
     interleaved : int
-        Number of sub-chains that the sampler interleaves in a chain.
+        Number of states that the sampler advances in turns, to which draws belong in turns.
     theta : (chains, draws, D) float64
     energy : (chains, draws) float64
         Minus the log posterior density, up to a constant; NaN if it was not computed.
@@ -232,7 +232,7 @@ class Draws:
     @cached_property
     def mixing(self) -> Mixing:
         """R-hat and effective sample size; they do not detect a bias that all chains share."""
-        values = split_subchains(self.theta, self.interleaved)
+        values = split_interleaved(self.theta, self.interleaved)
         if values.shape[1] < LEAST_DRAWS or not equal_weights(self.weight):
             unknown = np.full(self.theta.shape[2], np.nan)
             return Mixing(unknown, unknown)
@@ -443,7 +443,7 @@ def _gather(chains: list[DensityChain], config: ResolvedDensity, comm: Comm) -> 
         settings={
             name: value for name, value in config.table().items() if name not in RUN_SETTINGS
         },
-        interleaved=len(config.make_sampler().positions),
+        interleaved=config.interleaved,
         **arrays,
         statistics=[chain["statistics"] for chain in draws],
         warnings=[],

@@ -110,7 +110,6 @@ class VectorTarget(Generic[D]):
         self.density = density
         self.schedule = schedule
         self.stream = stream
-        self.subchain = 0
         self.n_data = density.n_data
         self.sweep_length = 1
         self._probability: list[float] = []

@@ -24,7 +24,7 @@ import numpy as np
 from dsgmcmc.config.chain import ResolvedChain
 from dsgmcmc.config.units import LEAST_DRAWS, format_accuracy, parse_accuracy
 from dsgmcmc.diagnostics import mixing
-from dsgmcmc.diagnostics.convergence import SHARE_LEFT_OUT, split_subchains
+from dsgmcmc.diagnostics.convergence import SHARE_LEFT_OUT, split_interleaved
 from dsgmcmc.posterior import traces
 from dsgmcmc.settings import named
 from dsgmcmc.targets.base import Monitored
@@ -169,7 +169,7 @@ def check_accuracy(config: ResolvedChain, gathered: Sequence[ProcessDraws]) -> A
             log_likelihood = traces.last_draws(log_likelihoods)
         found = accuracy(
             traces.last_draws(predictions).astype(np.float64),
-            len(config.make_sampler().positions),
+            config.interleaved,
             list(config.accuracy_limits),
             log_likelihood,
         )
@@ -213,7 +213,7 @@ def accuracy(
     values : (chains, draws, m) float64
         All draws of the monitored quantities.
     interleaved : int
-        Sub-chains per chain.
+        Number of states to which the draws of a chain belong in turns.
     measures : sequence of str
         "rhat", "ess" (the smaller of bulk and tail ESS), or both.
     log_likelihood : (chains, draws) float64, optional
@@ -233,7 +233,7 @@ def accuracy(
 
 def _worst(values: Float64, interleaved: int, measures: Sequence[str]) -> dict[str, float]:
     """Return the measures of the worst quantity that is not left out."""
-    chains = split_subchains(values, interleaved)
+    chains = split_interleaved(values, interleaved)
     compared = chains
     if len(values) == 1:
         compared = mixing.halves(chains)

@@ -69,7 +69,7 @@ def diagnose(run: Run) -> dict[str, Any]:
     """
     weights = traces.draw_weights(run)
     chains, draws = weights.shape
-    interleaved = len(run.config.make_sampler().positions)
+    interleaved = run.config.interleaved
     withheld = _why_withheld(weights, interleaved)
     scalars = traces.scalar_traces(run)
     label_of = traces.labels(run, scalars)
@@ -204,8 +204,8 @@ def _why_withheld(weights: Float64, interleaved: int) -> str | None:
     return None
 
 
-def split_subchains(values: Float64, interleaved: int) -> Float64:
-    """Turn sub-chains into chains.
+def split_interleaved(values: Float64, interleaved: int) -> Float64:
+    """Turn each sub-chain of draws that belong to several states in turns into a chain.
 
     Values (chains, draws, m) become (chains * interleaved, draws // interleaved, m).
     """
@@ -221,16 +221,16 @@ def _measures(values: Float64, interleaved: int, withheld: bool) -> dict[str, li
     """
     if withheld:
         return {"rhat": None, "halves": None, "ess_bulk": None, "ess_tail": None}
-    subchains = split_subchains(values, interleaved)
-    halves = mixing.rhat(subchains).tolist()
-    rhat = None  # for a single chain, also with sub-chains
+    split = split_interleaved(values, interleaved)
+    halves = mixing.rhat(split).tolist()
+    rhat = None  # for a single chain, even if it is split
     if len(values) > 1:
         rhat = halves
     return {
         "rhat": rhat,
         "halves": halves,
-        "ess_bulk": mixing.ess_bulk(subchains).tolist(),
-        "ess_tail": mixing.ess_tail(subchains).tolist(),
+        "ess_bulk": mixing.ess_bulk(split).tolist(),
+        "ess_tail": mixing.ess_tail(split).tolist(),
     }
 
 

@@ -53,8 +53,9 @@ class Quantity:
         Whether a warm start takes it from the earlier run.
     positive : bool
         Whether it, or its diagonal, is positive.
-    per_chain : bool
-        Whether each interleaved sub-chain has a separate value.
+    per_state : bool
+        Whether it differs between the states that a sampler advances in turns. On disk, the states
+        are its first axis.
     diagnosed : str
         Its name in diagnostics; empty if they leave it out, because it cannot be compared between
         chains. ``{entity}`` stands for user or item, ``{number}`` for 1, 2, ... and ``{label}`` for
@@ -80,7 +81,7 @@ class Quantity:
     traced: bool = True
     started: bool = False
     positive: bool = False
-    per_chain: bool = False
+    per_state: bool = False
     diagnosed: str = ""
     as_sd: bool = False
     label: str = ""
@@ -184,25 +185,17 @@ class Sampled(Replicated):
                 quantities.append(quantity)
         return tuple(quantities)
 
-    def drawn(self, subchain: int = 0) -> Iterator[tuple[Quantity, Float64]]:
-        """Yield the quantities in a draw of sub-chain `subchain`, with their values."""
+    def drawn(self) -> Iterator[tuple[Quantity, Float64]]:
+        """Yield the quantities in a draw, with their values."""
         for attribute, quantity in self.quantities.items():
             if not quantity.drawn:
                 continue
             value = getattr(self, attribute)
             if isinstance(value, dict):
                 for factor, array in value.items():
-                    yield quantity.for_factor(factor), _of_subchain(quantity, array, subchain)
+                    yield quantity.for_factor(factor), array
             elif value is not None:
-                yield quantity, _of_subchain(quantity, value, subchain)
-
-
-def _of_subchain(quantity: Quantity, value: Float64, subchain: int) -> Float64:
-    """The value of a quantity in a sub-chain, of values for all sub-chains if these differ."""
-    if not quantity.per_chain:
-        return value
-    of_subchain: Float64 = value[subchain]
-    return of_subchain
+                yield quantity, value
 
 
 class SavedDraw(Protocol):

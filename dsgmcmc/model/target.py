@@ -31,6 +31,7 @@ from dsgmcmc.model.parts.base import ChainFacts, DrawContext, PrecisionTerms
 from dsgmcmc.model.quantity import SHIFT, THETA, Quantities, Sampled, Sizes, sizes_of
 from dsgmcmc.model.rounding import precision_limit
 from dsgmcmc.model.row_sums import RowSums
+from dsgmcmc.model.states import StateParameters
 from dsgmcmc.parallel.ring import Ring, shapes_of, stacked
 from dsgmcmc.parallel.schedule import Schedule
 from dsgmcmc.storage.store import Key, Snapshot
@@ -90,7 +91,7 @@ class SamplerFields(NamedTuple):
     working : tuple of str
         Names of temporary arrays of the shape of theta, which are not sent.
     positions : tuple of str
-        For each interleaved sub-chain, the field that holds its state.
+        The fields that hold the states of the chain (`dsgmcmc.model.states`).
     """
 
     kept: Sequence[StateField]
@@ -138,14 +139,12 @@ class FactorTarget(Target):
         self.grid = ring.grid
         self.timers = ring.phases
         self.stream = stream
-        self._set_parts(parts, sizes)
+        self._set_parts(parts, sizes, fields.positions)
         self._hyper_start = hyper_start
         self.ratings = ratings
         if self.effects is not None:
             self.ratings = self.effects.ratings
 
-        self.subchain = 0
-        self.positions = fields.positions
         self.scratch = fields.working[0] if fields.working else None
         self.n_data = self.ratings.n_data
         self._set_schedule(schedule)
@@ -165,8 +164,8 @@ class FactorTarget(Target):
         )
         self._row_sums = RowSums(self.circulation, self.likelihood, self.prior)
 
-    def _set_parts(self, parts: Parts, sizes: Sizes | None) -> None:
-        """Set the parts and their quantities."""
+    def _set_parts(self, parts: Parts, sizes: Sizes | None, positions: tuple[str, ...]) -> None:
+        """Set the parts, their quantities, and the states of their parameters."""
         self.parts = parts
         self.likelihood, self.noise, self.row_priors, *others = parts
         self.likelihood.noise_parameters = self.noise.parameters
@@ -176,6 +175,7 @@ class FactorTarget(Target):
             sizes = sizes_of(self.dimension, self.likelihood.n_levels)
         distinct = dict.fromkeys(quantity for part in parts for quantity in part.quantities)
         self.quantities = Quantities(tuple(distinct), sizes)
+        self.states = StateParameters(positions, parts, self.quantities.all)
 
     def _set_schedule(self, schedule: Schedule | None) -> None:
         """Set what depends on whether an iteration uses a part of the data or all data."""
@@ -215,6 +215,7 @@ class FactorTarget(Target):
     @override
     def begin(self, iteration: int) -> None:
         self.stream.iteration = iteration
+        self.states.begin(iteration)
         sweeps, into_sweep = divmod(iteration, self.sweep_length)
         begins_sweep = into_sweep == 0
         for part in self.parts:
@@ -227,8 +228,8 @@ class FactorTarget(Target):
     @property
     @override
     def noise_precision(self) -> float:
-        """Noise precision tau of the current sub-chain."""
-        return float(self.noise.parameters.tau[self.subchain])
+        """Noise precision tau of the current state."""
+        return float(self.noise.parameters.tau)
 
     @override
     def noise_scales_of(self, rows: Rows) -> Array | None:
@@ -237,8 +238,8 @@ class FactorTarget(Target):
         return np.concatenate([self.likelihood.noise_scale(block) for block in rows.blocks])
 
     def prior(self, block: ParameterBlock) -> RowPrior:
-        """Prior of a block's rows in the current sub-chain."""
-        return self.row_priors.of_block(block, self.subchain)
+        """Prior of a block's rows in the current state."""
+        return self.row_priors.of_block(block)
 
     @override
     def blocks(self) -> Iterator[ParameterBlock]:
@@ -314,7 +315,7 @@ class FactorTarget(Target):
         return DrawContext(
             circulation=self.circulation,
             prior=self.prior,
-            positions=self.positions,
+            position=self.states.position,
             stream=self.stream,
             tau=lambda: self.noise_precision,
             hyper_sweep=self._hyper_sweep if hyper_sweep is None else hyper_sweep,
@@ -420,9 +421,11 @@ class FactorTarget(Target):
         """Draw all parameters that are due, except by `draw_effects`. Collective."""
         if context.is_due():
             self.draw_shared(context)
-        for part in self.parts:
-            if not (part.has_effects or part.draws_ratings):
-                part.draw(context)
+        with self.states.first_for_all() as position:
+            context = context._replace(position=position)
+            for part in self.parts:
+                if not (part.has_effects or part.draws_ratings):
+                    part.draw(context)
 
     def draw_effects(self, context: DrawContext) -> None:
         """Draw the effects on single ratings, and ratings within bounds. Collective."""
@@ -431,6 +434,12 @@ class FactorTarget(Target):
                 part.draw(context)
 
     def draw_shared(self, context: DrawContext) -> None:
+        """Draw the shared parameters of every state. Collective."""
+        rng = context.stream.generator(Purpose.HYPERPARAMETERS)
+        for position in self.states.each():
+            self._draw_shared_of_state(context._replace(position=position), rng)
+
+    def _draw_shared_of_state(self, context: DrawContext, rng: np.random.Generator) -> None:
         """Draw the shared parameters, from sums that are added in one message. Collective."""
         partials: dict[str, Float64] = {}
         drawn_parts = []
@@ -453,12 +462,10 @@ class FactorTarget(Target):
         before = arrays_of(replicated)
 
         def draw(sums: dict[str, Float64]) -> dict[str, Float64]:
-            """Draw the parameters of all sub-chains; runs at the root."""
+            """Draw the parameters; runs at the root."""
             take_all(replicated, {name: array.copy() for name, array in before.items()})
-            rng = context.stream.generator(Purpose.HYPERPARAMETERS)
-            for subchain in range(len(context.positions)):
-                for part in drawn_parts:
-                    part.draw_shared(subchain, sums, context, rng)
+            for part in drawn_parts:
+                part.draw_shared(sums, context, rng)
             return arrays_of(replicated)
 
         take_all(replicated, self.ring.sum(partials, draw, shapes_of(before)))
@@ -480,14 +487,15 @@ class FactorTarget(Target):
         return units
 
     @property
-    def replicated(self) -> Iterator[Sampled]:
-        """Small parameters, the same on all processes."""
-        return (parameters for part in self.parts for parameters in part.replicated)
+    def replicated(self) -> list[Sampled]:
+        """Small parameters of the current state, the same on all processes."""
+        return self.states.replicated
 
     def reset(self) -> None:
         """Set all parameters, except the sampler's fields, to their initial values."""
         for part in self.parts:
             part.start(self.blocks())
+        self.states.start()
         for block in self.blocks():
             if SHIFT.name in block.arrays:
                 block[SHIFT.name].fill(0.0)
@@ -510,7 +518,7 @@ class FactorTarget(Target):
 
     def small(self) -> dict[str, Float64]:
         """The part of the state that is the same on all processes."""
-        return arrays_of(self.replicated)
+        return self.states.arrays()
 
     def load(self, snapshot: Snapshot, skip: Collection[str] | None = None) -> None:
         """Load the state of a checkpoint, except fields in `skip`.
@@ -526,7 +534,7 @@ class FactorTarget(Target):
             keys, arrays = zip(*arrays_of_block, strict=True)
             for array, stored in zip(arrays, snapshot.read_all(keys), strict=True):
                 array[:] = stored
-        take_all(self.replicated, _small_arrays(snapshot))
+        self.states.take(_small_arrays(snapshot))
         for part in self.parts:
             part.loaded()
 
@@ -560,20 +568,19 @@ class FactorTarget(Target):
             return start.read(Key("start", block.factor.name, block.index, name))
 
         known = stored(KNOWN).astype(bool)
-        for position in self.positions:
+        for position in self.states.positions:
             block[position][known] = stored(THETA.name)[known]
         for quantity in self.quantities.of_rows:
             if quantity.started:
                 block[quantity.name][known] = stored(quantity.name)[known]
 
     def _take_parameters(self, arrays: Mapping[str, Float64]) -> None:
-        """Set the shared parameters to arrays of one sub-chain; all sub-chains get the same."""
-        for parameters in self.replicated:
-            own = parameters.arrays()
-            new = {}
-            for name in arrays.keys() & own.keys():
-                new[name] = np.broadcast_to(arrays[name], own[name].shape).copy()
-            parameters.take(new)
+        """Set the shared parameters of all states to arrays of one state."""
+        new = {}
+        for name, own in self.states.arrays().items():
+            if name in arrays:
+                new[name] = np.broadcast_to(arrays[name], own.shape).copy()
+        self.states.take(new)
 
     def fit_biases(self) -> None:
         """Set biases to their conditional means, first in W, then in H. Collective.
@@ -589,7 +596,7 @@ class FactorTarget(Target):
             return
         counts, _ = self.likelihood.counts(self.circulation)
         for factor in Factor:
-            self.full_gradient(self.positions[0], self.scratch, errors=False)
+            self.full_gradient(self.states.position, self.scratch, errors=False)
             for block in self.blocks():
                 if block.factor == factor:
                     self._fit_biases_of(block, counts[block], block[self.scratch])
@@ -599,7 +606,7 @@ class FactorTarget(Target):
         tau = self.noise_precision
         prior = block.prior(block)
         precision = np.atleast_1d(prior.precision[-1])[-1]
-        bias = block[self.positions[0]][:, -1]
+        bias = block[self.states.position][:, -1]
         deviation = bias - prior.mean[-1]
         if prior.shift is not None:
             deviation = deviation - prior.shift[:, -1]
@@ -615,12 +622,12 @@ class FactorTarget(Target):
         return numbers
 
     def parameters(self) -> dict[str, Float64]:
-        """Shared parameters of the current sub-chain, in the unit of the data."""
+        """Shared parameters of the current state, in the unit of the data."""
         columns = self.row_priors.unit
         rating = self.row_priors.scale
         parameters = {}
         for sampled in self.replicated:
-            for quantity, value in sampled.drawn(self.subchain):
+            for quantity, value in sampled.drawn():
                 parameters[quantity.name] = quantity.in_rating_unit(value, columns, rating)
         return parameters
 

@@ -559,7 +559,6 @@ def targets_of(config: ResolvedConfig, ratings: Ratings, ring: Ring) -> MakeTarg
             ratings=of_chain,
             ring=ring,
             sizes=sizes,
-            subchains=len(sampler.positions),
             by_parts=by_parts,
             moves_from=sampler.moves_from,
         )

@@ -203,8 +203,8 @@ class WarmStart:
                     blocks[Key("start", factor, b, name)] = partial(_take_rows, values, matches)
         return blocks
 
-    def _position(self, checkpoint: Snapshot) -> tuple[int, str]:
-        """Return the sub-chain with a checkpoint's last state, and the field with this state."""
+    def _last_state(self, checkpoint: Snapshot) -> tuple[int, str]:
+        """Return the number of the state that moved last, and the field with its factors."""
         sampler = self.config.make_sampler()
         name = sampler.position(max(checkpoint.manifest.iteration - 1, 0))
         return sampler.positions.index(name), name
@@ -221,7 +221,7 @@ class WarmStart:
                 continue
             name = quantity.name
             if quantity == THETA:
-                _, name = self._position(checkpoint)
+                _, name = self._last_state(checkpoint)
             values = checkpoint.read_field("state", factor, name)
             if values.shape != (n_rows, quantity.width(self.quantities.sizes)):
                 raise InputError(
@@ -233,14 +233,13 @@ class WarmStart:
     def _small(
         self, checkpoint: Snapshot, earlier_factors: dict[str, str]
     ) -> dict[str, SmallArray]:
-        """Return the small arrays with starting values, of the sub-chain with the last state.
+        """Return the small arrays with starting values, those of the state that moved last.
 
         `earlier_factors` maps each factor of the new run to the factor of the earlier run with the
         same users or items.
         """
-        state = checkpoint.manifest.state
-        subchain, _ = self._position(checkpoint)
-        has_subchains = len(self.config.make_sampler().positions) > 1
+        saved = checkpoint.manifest.state
+        last, _ = self._last_state(checkpoint)
         new_factors = {
             Factor[earlier]: Factor[factor] for factor, earlier in earlier_factors.items()
         }
@@ -251,9 +250,9 @@ class WarmStart:
             renamed = quantity
             if quantity.factor is not None:
                 renamed = quantity.for_factor(new_factors[quantity.factor])
-            array = state[quantity.name].array()
-            if has_subchains:  # they are the first axis of all arrays
-                array = array[[subchain]]
+            array = saved[quantity.name].array()
+            if quantity.per_state:
+                array = array[[last]]
             arrays[renamed.name] = SmallArray.from_array(array)
         return arrays
 

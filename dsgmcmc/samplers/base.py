@@ -93,7 +93,7 @@ class Sampler(ABC, Generic[C, T]):
 
     @property
     def positions(self) -> tuple[str, ...]:
-        """For each interleaved sub-chain, the field that holds its state."""
+        """The fields that hold the states of the chain, which move in turns."""
         return ("theta",)
 
     def position(self, iteration: int) -> str:

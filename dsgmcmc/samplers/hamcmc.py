@@ -226,7 +226,6 @@ class HAMCMC(Sampler[HAMCMCConfig, Target]):
         """
         gradient = self.gradient
         assert isinstance(gradient, PartGradient)
-        target.subchain = iteration % self.memory
         here = self.position(iteration)
         source = here
         if iteration < self.memory:  # the sub-chain begins at the previous state

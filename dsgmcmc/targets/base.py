@@ -159,9 +159,6 @@ class Target(Protocol):
     ----------
     stream : RandomStream
         Seed, chain and iteration, from which random numbers are computed.
-    subchain : int
-        Number of the interleaved sub-chain that moves in this iteration; every sub-chain has
-        hyperparameters.
     sweep_length : int
         Number of iterations that use all data once: B with gradients of parts, otherwise 1.
     n_data : int
@@ -176,7 +173,6 @@ class Target(Protocol):
     """
 
     stream: RandomStream
-    subchain: int
     sweep_length: int
     n_data: int
     curvature_bound: float

@@ -85,7 +85,7 @@ def state_of(target: FactorTarget) -> tuple[np.ndarray, float]:
     """Predictors of all pairs, and tau, in the state of a chain."""
     w, h = (rows_of(target, factor) for factor in Factor)
     return w[:, :RANK] @ h[:, :RANK].T + w[:, RANK:] + h[:, RANK], float(
-        target.noise.parameters.tau[0]
+        target.noise.parameters.tau
     )
 
 

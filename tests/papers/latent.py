@@ -87,7 +87,7 @@ class Latent(PartGradient[VectorTarget[Augmented]]):
             latent = density.draw_latent((len(theta), density.n_data), generator)
             move(density, theta, latent, ALL, generator, FIRST)
             self.latents.append(latent)
-        latent = self.latents[target.subchain]
+        latent = self.latents[target.stream.iteration % self.chains]
         for rows, data, _ in target.parts_of(iteration):
             moving = latent[rows][:, data].copy()
             accepted = move(density, theta[rows], moving, data, generator)
@@ -107,7 +107,7 @@ class Latent(PartGradient[VectorTarget[Augmented]]):
     ) -> None:
         """Compute the gradient of a part into `out`."""
         density = target.density
-        latent = self.latents[target.subchain]
+        latent = self.latents[target.stream.iteration % self.chains]
         for block in cell.blocks:
             block.begin_gradient(position, out, prior)
             for rows, data, probability in target.parts_of(target.stream.iteration):

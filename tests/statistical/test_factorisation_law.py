@@ -130,8 +130,8 @@ def test_baoab_in_the_kronecker_metric_with_columns_held_fixed(tmp_path: Path) -
         MPI.COMM_SELF, path, model=Model(RANK, True, "fixed", 1.0, PRECISION), sampler=sampler
     )
     prior = target.row_priors.parameters
-    prior.mean[Factor.W][0] = PRIOR_MEAN
-    prior.precision[Factor.W][0] = PRIOR_PRECISION
+    prior.mean[Factor.W][:] = PRIOR_MEAN
+    prior.precision[Factor.W][:] = PRIOR_PRECISION
     hold(target, h)
     sampler.start(target, 0.1)
     hold(target, h)

@@ -339,7 +339,7 @@ class NegativeBinomial(Likelihood):
 
     @override
     def draw_shared(
-        self, subchain: int, sums: Mapping[str, Float64], context: DrawContext, rng: Generator
+        self, sums: Mapping[str, Float64], context: DrawContext, rng: Generator
     ) -> None:
         """Draw the dispersion; runs at the root."""
         assert self._table is not None

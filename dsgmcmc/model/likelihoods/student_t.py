@@ -165,7 +165,7 @@ class StudentT(ScaledRows, Likelihood):
 
     @property
     def _tau(self) -> float:
-        return float(self.noise_parameters.tau[0])
+        return float(self.noise_parameters.tau)
 
     @classmethod
     @override
@@ -244,7 +244,7 @@ class StudentT(ScaledRows, Likelihood):
 
     @override
     def draw_shared(
-        self, subchain: int, sums: Mapping[str, Float64], context: DrawContext, rng: Generator
+        self, sums: Mapping[str, Float64], context: DrawContext, rng: Generator
     ) -> None:
         """Draw nu, tau unless it is fixed, and the precisions of the scales; runs at the root."""
         ratings = context.circulation.ratings
@@ -259,7 +259,7 @@ class StudentT(ScaledRows, Likelihood):
             rng=rng,
         )
         self.tails.nu = np.full(1, nu)
-        self.noise_parameters.tau[subchain] = tau
+        self.noise_parameters.tau = np.array(tau)
         for factor in self.factors:
             self.scales.precision[factor] = SCALE_PRIOR.draw(
                 sums[f"{factor.name}.scales"], ratings.shape[factor], rng

@@ -113,8 +113,8 @@ class DrawContext(NamedTuple):
         The blocks of both factors.
     prior : callable
         Returns a block's prior, shift included.
-    positions : tuple of str
-        For each interleaved sub-chain, the field that holds its state of the factors.
+    position : str
+        Field that holds the factors.
     stream : RandomStream
         Seed, chain and iteration, from which random numbers are computed.
     tau : callable
@@ -137,7 +137,7 @@ class DrawContext(NamedTuple):
 
     circulation: Circulation
     prior: Callable[[ParameterBlock], RowPrior]
-    positions: tuple[str, ...]
+    position: str
     stream: RandomStream
     tau: Callable[[], float]
     hyper_sweep: int
@@ -145,11 +145,6 @@ class DrawContext(NamedTuple):
     law: Any
     terms: Mapping[Factor, PrecisionTerms] = MappingProxyType({})
     precision_limit: float = inf
-
-    @property
-    def position(self) -> str:
-        """Field that holds the state of the factors of the only, or the first, sub-chain."""
-        return self.positions[0]
 
     def is_due(self, every: int = 1, first: int = 1) -> bool:
         """Whether a draw that recurs every `every` sweeps, from sweep `first` on, is due here.
@@ -249,8 +244,6 @@ class ChainFacts:
         The processes of the chain.
     sizes : Sizes
         Lengths of the axes of the model's quantities.
-    subchains : int
-        Number of sub-chains that the sampler interleaves.
     by_parts : bool
         Whether an iteration uses one part of the ratings, a minibatch, instead of all ratings.
     moves_from : int or None
@@ -263,7 +256,6 @@ class ChainFacts:
     ratings: RatingBlocks
     ring: Ring
     sizes: Sizes
-    subchains: int = 1
     by_parts: bool = True
     moves_from: int | None = None
 
@@ -435,17 +427,14 @@ class Part(ABC, Generic[S]):
 
     def draw_shared(
         self,
-        subchain: int,
         sums: Mapping[str, Float64],
         context: DrawContext,
         rng: np.random.Generator,
     ) -> None:
-        """Draw a sub-chain's parameters in `replicated`; runs at the root.
+        """Draw the parameters in `replicated`; runs at the root.
 
         Parameters
         ----------
-        subchain : int
-            Number of the sub-chain, from 0.
         sums : dict of str to float64 array
             Totals of all `sums` over all blocks.
         context : DrawContext

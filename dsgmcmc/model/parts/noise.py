@@ -66,13 +66,13 @@ def drawn_factors(law: type[Any], noise: NoiseName, orientation: Orientation) ->
 
 @dataclass
 class NoiseParameters(Sampled):
-    """Parameters of the noise that all rows share, for each of M sub-chains, float64.
+    """Parameters of the noise that all rows share, float64.
 
     Attributes
     ----------
-    tau : (M,)
+    tau : ()
         Precision of the noise.
-    nu : dict of Factor to (M,)
+    nu : dict of Factor to ()
         Degrees of freedom, for factors whose rows have noise scales.
     n_scale_draws : (1,) or None
         Number of draws of noise scales so far, by which the factors alternate; None before the
@@ -80,9 +80,9 @@ class NoiseParameters(Sampled):
     """
 
     quantities: ClassVar[Mapping[str, Quantity]] = {
-        "tau": hyperparameter("tau", "tau, the precision of the noise", rating=-2, per_chain=True),
+        "tau": hyperparameter("tau", "tau, the precision of the noise", rating=-2, per_state=True),
         "nu": hyperparameter(
-            "{}.nu", "nu, degrees of freedom of the {entity}s' noise", "{entity}_nu", per_chain=True
+            "{}.nu", "nu, degrees of freedom of the {entity}s' noise", "{entity}_nu", per_state=True
         ),
         "n_scale_draws": Quantity("noise.turn", ("one",), drawn=False),
     }
@@ -133,8 +133,6 @@ class Noise(Part[NoiseSettings]):
         after a draw.
     scale : float
         Divisor of the ratings.
-    subchains : int
-        Number M of interleaved sub-chains.
 
     Attributes
     ----------
@@ -149,13 +147,12 @@ class Noise(Part[NoiseSettings]):
     _: KW_ONLY
     every: int = 1
     scale: float = 1.0
-    subchains: int = 1
     parameters: NoiseParameters = field(init=False)
 
     def __post_init__(self) -> None:
         self.quantities = NoiseParameters.about(self.factors)
         self.squared_error = np.zeros((len(self.row_blocks), 1))
-        self.parameters = NoiseParameters(np.zeros(0), {})
+        self.parameters = NoiseParameters(np.zeros(()), {})
         self.start(())
 
     @classmethod
@@ -177,7 +174,6 @@ class Noise(Part[NoiseSettings]):
             drawn_factors(chain.model.law, settings.noise, chain.orientation),
             every=1 if chain.by_parts else NOISE_EVERY,
             scale=chain.ratings.scale,
-            subchains=chain.subchains,
         )
 
     @override
@@ -186,8 +182,8 @@ class Noise(Part[NoiseSettings]):
         tau = 1.0
         if self.precision is not None:
             tau = self.precision * self.scale**2
-        self.parameters.tau = np.full(self.subchains, tau)
-        self.parameters.nu = {factor: np.full(self.subchains, NU_START) for factor in self.factors}
+        self.parameters.tau = np.array(tau)
+        self.parameters.nu = {factor: np.array(NU_START) for factor in self.factors}
         self.parameters.n_scale_draws = None
 
     @override
@@ -218,14 +214,15 @@ class Noise(Part[NoiseSettings]):
 
     @override
     def draw_shared(
-        self, subchain: int, sums: Mapping[str, Float64], context: DrawContext, rng: Generator
+        self, sums: Mapping[str, Float64], context: DrawContext, rng: Generator
     ) -> None:
-        """Draw tau of a sub-chain given the squared errors, unless the likelihood draws it."""
+        """Draw tau given the squared errors, unless the likelihood draws it."""
         if context.law.draws_precision:
             return
         shape = 1.0 + context.circulation.ratings.n_data / 2
         rate = 1.0 + sums["squared_error"][0] / 2
-        self.parameters.tau[subchain] = truncated_gamma(shape, rate, context.precision_limit, rng)
+        tau = truncated_gamma(shape, rate, context.precision_limit, rng)
+        self.parameters.tau = np.array(tau)
 
     @override
     def renews_data(self, sweep: int) -> bool:
@@ -258,7 +255,7 @@ class Noise(Part[NoiseSettings]):
         Collective. A new g takes effect at the next gradient. nu is not drawn given g, because such
         a chain hardly moves if nu is large and rows have few ratings.
         """
-        tau = float(self.parameters.tau[0])
+        tau = float(self.parameters.tau)
         others = tuple(other for other in self.factors if other != factor)
         most = precision_limit(context.circulation, others) / tau
         pairs = context.circulation.pairs()
@@ -267,12 +264,12 @@ class Noise(Part[NoiseSettings]):
         def draw(sums: dict[str, Float64]) -> dict[str, Float64]:
             weights = np.exp(sums["log_density"] - sums["log_density"].max())
             rng = context.stream.generator(Purpose.NU)
-            return {"nu": np.array([rng.choice(NU_GRID, p=weights / weights.sum())])}
+            return {"nu": np.array(rng.choice(NU_GRID, p=weights / weights.sum()))}
 
         partials = {"log_density": np.array([nu_log_density(block, tau, most) for block in blocks])}
-        drawn = context.circulation.ring.sum(partials, draw, {"nu": (1,)})["nu"]
-        self.parameters.nu[factor] = np.full_like(self.parameters.nu[factor], drawn)
-        nu = drawn[0]
+        drawn = context.circulation.ring.sum(partials, draw, {"nu": ()})["nu"]
+        self.parameters.nu[factor] = drawn
+        nu = float(drawn)
         for block in blocks:
             key = context.stream.key(Purpose.NOISE_SCALE, factor, block.start)
             shape = (nu + block.counts) / 2

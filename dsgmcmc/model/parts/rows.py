@@ -58,9 +58,9 @@ START_MEAN = 1.0
 MOVE_EVERY = 5
 FIRST_MOVE = 50
 
-MEAN = Quantity("{}.mean", ("column",), columns=1, started=True, per_chain=True)
+MEAN = Quantity("{}.mean", ("column",), columns=1, started=True, per_state=True)
 PRECISION = Quantity(
-    "{}.precision", ("column",), columns=-2, positive=True, started=True, per_chain=True
+    "{}.precision", ("column",), columns=-2, positive=True, started=True, per_state=True
 )
 DENSE_PRECISION = replace(PRECISION, dims=("column", "column"))
 
@@ -81,12 +81,12 @@ def row_quantities(prior: PriorName) -> tuple[Quantity, ...]:
 
 @dataclass
 class RowParameters(Sampled):
-    """Mean and precision of the rows of both factors, for each of M sub-chains, float64.
+    """Mean and precision of the rows of both factors, float64.
 
     Attributes
     ----------
-    mean : dict of Factor to (M, D)
-    precision : dict of Factor to (M, D), or (M, D, D) for ``normal-wishart``
+    mean : dict of Factor to (D,)
+    precision : dict of Factor to (D,), or (D, D) for ``normal-wishart``
     """
 
     quantities: ClassVar[Mapping[str, Quantity]] = {"mean": MEAN, "precision": PRECISION}
@@ -158,8 +158,6 @@ class RowPriors(Part[RowSettings]):
     prior_precision : float
         lambda if `prior` is fixed, in the ratings' own unit; else the initial precision of all
         columns.
-    subchains : int
-        Number M of interleaved sub-chains.
     scale : float
         Divisor of the ratings.
     standardised : bool
@@ -180,7 +178,6 @@ class RowPriors(Part[RowSettings]):
     prior: PriorName = "normal-gamma"
     prior_precision: float = 1.0
     _: KW_ONLY
-    subchains: int = 1
     scale: float = 1.0
     standardised: bool = False
     width: float = 1.0
@@ -230,12 +227,11 @@ class RowPriors(Part[RowSettings]):
             model.biases,
             settings.prior,
             settings.prior_precision,
-            subchains=chain.subchains,
             scale=chain.ratings.scale,
             standardised=settings.standardise or not law.has_noise,
             width=law.width,
             bias_mean=law.bias_mean(data),
-            exchanges=chain.subchains == 1 and not chain.by_parts,
+            exchanges=not (chain.by_parts or model.sampler.interleaved),
         )
 
     @classmethod
@@ -274,10 +270,10 @@ class RowPriors(Part[RowSettings]):
         mean[self.rank :] = self.bias_mean
         return mean
 
-    def of_block(self, block: ParameterBlock, subchain: int) -> RowPrior:
-        """Prior of a block's rows in a sub-chain, in float32."""
-        mean = self.parameters.mean[block.factor][subchain]
-        precision = self.parameters.precision[block.factor][subchain]
+    def of_block(self, block: ParameterBlock) -> RowPrior:
+        """Prior of a block's rows, in float32."""
+        mean = self.parameters.mean[block.factor]
+        precision = self.parameters.precision[block.factor]
         shift = block.arrays.get(SHIFT.name)
         return RowPrior(mean.astype(np.float32), precision.astype(np.float32), shift)
 
@@ -289,9 +285,8 @@ class RowPriors(Part[RowSettings]):
         if self.prior == "normal-wishart":
             precision = np.diag(precision)
         for factor in Factor:
-            origin = self.origin(factor)
-            self.parameters.mean[factor] = np.repeat(origin[None], self.subchains, axis=0)
-            self.parameters.precision[factor] = np.repeat(precision[None], self.subchains, axis=0)
+            self.parameters.mean[factor] = self.origin(factor)
+            self.parameters.precision[factor] = precision.copy()
 
     @override
     def move(self, context: DrawContext) -> None:
@@ -300,47 +295,43 @@ class RowPriors(Part[RowSettings]):
             return
         exchange_means_and_biases(
             context,
-            {factor: means[0] for factor, means in self.parameters.mean.items()},
-            {factor: precisions[0] for factor, precisions in self.parameters.precision.items()},
+            self.parameters.mean,
+            self.parameters.precision,
             kappa=conjugate.WISHART_BETA if self.prior == "normal-wishart" else 1.0,
             bias_mean=self.bias_mean,
         )
 
     @override
     def sums(self, context: DrawContext) -> Named | None:
-        """Totals and products of the rows of every sub-chain, by factor; (local blocks, M, ...)."""
+        """Totals and products of the rows, by factor; (local blocks, ...)."""
         if self.prior == "fixed":
             return None
         sums = {}
         for rows in context.circulation.rows_by_factor():
-            sums[rows.factor.name] = self._sums(rows, context.positions)
+            sums[rows.factor.name] = self._sums(rows, context.position)
         return sums
 
-    def _sums(self, rows: Rows, positions: tuple[str, ...]) -> Float64:
-        """Result of `conjugate.sums_of_rows` for every sub-chain, (blocks, M, ...)."""
-        n = len(rows.blocks)
-        by_subchain = []
-        for position in positions:
-            total, products = conjugate.sums_of_rows(rows, position, self.prior == "normal-wishart")
-            by_subchain += [total, products.reshape(n, -1)]
-        return np.concatenate(by_subchain, axis=1).reshape(n, len(positions), -1)
+    def _sums(self, rows: Rows, position: str) -> Float64:
+        """Results of `conjugate.sums_of_rows` side by side, (blocks, ...)."""
+        total, products = conjugate.sums_of_rows(rows, position, self.prior == "normal-wishart")
+        return np.concatenate([total, products.reshape(len(rows.blocks), -1)], axis=1)
 
     @override
     def draw_shared(
-        self, subchain: int, sums: Mapping[str, Float64], context: DrawContext, rng: Generator
+        self, sums: Mapping[str, Float64], context: DrawContext, rng: Generator
     ) -> None:
-        """Draw m and Lambda of both factors for a sub-chain; runs at the root."""
+        """Draw m and Lambda of both factors; runs at the root."""
         d = self.dimension
         for factor, n in zip(Factor, context.circulation.ratings.shape, strict=True):
             terms = context.terms.get(factor, NO_TERMS)
-            totals = sums[factor.name][subchain]
+            totals = sums[factor.name]
             moments = RowMoments(n, totals[:d] / n, totals[d:])
             if self.prior == "normal-gamma":
                 mean, precision = self._draw_diagonal(moments, terms, rng)
             else:
                 mean, precision = self._draw_dense(moments, terms, rng)
-            self.parameters.mean[factor][subchain] = mean
-            self.parameters.precision[factor][subchain] = precision
+            self.parameters.mean[factor] = mean
+            self.parameters.precision[factor] = precision
 
     def _draw_diagonal(
         self, moments: RowMoments, more: PrecisionTerms, rng: Generator

@@ -68,7 +68,7 @@ def test_bounds_hold_for_the_curvature_of_rows_in_the_diagonal_metric(
     theta = {factor: rows_of(target, factor) for factor in Factor}
     for factor in Factor:
         other = theta[Factor(1 - factor)]
-        prior = np.diag(target.row_priors.parameters.precision[factor][0])
+        prior = np.diag(target.row_priors.parameters.precision[factor])
         common = prior + TAU * A0 * other.T @ other
         np.testing.assert_allclose(information.common[factor], common, rtol=1e-5)
         blocks = [block for block in target.blocks() if block.factor == factor]

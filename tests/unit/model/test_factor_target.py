@@ -37,11 +37,11 @@ def test_a_precision_is_positive_and_finite(target: FactorTarget, value: float) 
     """A precision of the noise or of a factor's prior that is not is named as a divergence."""
     rows = target.row_priors.parameters
     noise = target.noise.parameters
-    for array, name in ((noise.tau, "tau"), (rows.precision[Factor.W][0], "W.precision")):
+    for array, name in ((noise.tau, "tau"), (rows.precision[Factor.W], "W.precision")):
         before = array.copy()
-        array[-1] = value
+        array[...] = value
         assert target.find_divergence("theta") == f"{name} is {value:.3g}"
-        array[:] = before
+        array[...] = before
     assert target.find_divergence("theta") == ""
 
 

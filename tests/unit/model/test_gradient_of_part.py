@@ -39,15 +39,13 @@ def put(target: FactorTarget, dense: bool) -> None:
     rng = np.random.default_rng(7)
     prior = target.row_priors.parameters
     d = target.dimension
-    target.noise.parameters.tau[:] = TAU
+    target.noise.parameters.tau[...] = TAU
     for factor, n in zip(Factor, SHAPE, strict=True):
         theta = rng.normal(0, 1, (n, d))
         weight = rng.gamma(3, 1 / 3, (n, 1))
         root = rng.normal(0, 1, (d, d))
-        prior.mean[factor] = rng.normal(0, 1, (1, d))
-        prior.precision[factor] = (
-            (root @ root.T + np.eye(d))[None] if dense else rng.gamma(2, 1, (1, d))
-        )
+        prior.mean[factor] = rng.normal(0, 1, d)
+        prior.precision[factor] = (root @ root.T + np.eye(d)) if dense else rng.gamma(2, 1, d)
         for block in target.blocks():
             rows = slice(block.start, block.start + len(block.counts))
             if block.factor == factor:
@@ -99,7 +97,7 @@ def test_the_mean_over_parts_is_the_full_gradient(
     if prior != "without":
         for f in Factor:
             offset = rows_of(target, f) - parameters.mean[f]
-            precision = parameters.precision[f][0]
+            precision = parameters.precision[f]
             full[f] += offset @ (precision if dense else np.diag(precision))
     squared_error = target.noise.squared_error.sum()
     mean = {f: np.zeros_like(full[f]) for f in Factor}

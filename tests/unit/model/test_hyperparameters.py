@@ -1,4 +1,4 @@
-"""Priors and noise: units, interleaved sub-chains, and draws that have the bits of SciPy's."""
+"""Priors and noise: units, several states, and draws that have the bits of SciPy's."""
 
 from pathlib import Path
 
@@ -9,7 +9,9 @@ from scipy import stats
 from support import Model, factor_target
 
 from dsgmcmc.model.conjugate import draw_wishart
+from dsgmcmc.model.parts.noise import NU_START
 from dsgmcmc.samplers.hamcmc import HAMCMC, HAMCMCConfig
+from dsgmcmc.types import Factor
 
 
 def test_what_is_given_in_the_ratings_unit_comes_back_in_it() -> None:
@@ -38,10 +40,8 @@ def test_what_is_given_in_the_ratings_unit_comes_back_in_it() -> None:
     assert outside["W.precision"] == [2.0, 2.0, 2.0]
 
 
-def test_every_subchain_has_a_set_of_its_own(data: Path) -> None:
-    """Interleaved sub-chains are conditioned each on its own state, with one tau's worth of errors
-    each.
-    """
+def test_every_state_has_parameters_of_its_own(data: Path) -> None:
+    """They are drawn given its factors and the errors of all, and used in its iterations."""
     model = Model(
         rank=2, biases=False, prior="normal-gamma", prior_precision=1.0, noise_precision=None
     )
@@ -52,15 +52,44 @@ def test_every_subchain_has_a_set_of_its_own(data: Path) -> None:
         block["theta0"][:] = 0.1
         block["theta1"][:] = 10.0
     target.draw_shared(target.context()._replace(hyper_sweep=1))
-    assert target.noise.parameters.tau.shape == (2,)
-    for mean in target.row_priors.parameters.mean.values():
-        assert (np.abs(mean[0] - 0.1) < 1).all()
-        assert (np.abs(mean[1] - 10) < 2).all()
-    sets = []
-    for subchain in (0, 1):
-        target.subchain = subchain
-        sets.append((target.noise_precision, target.parameters()["W.mean"].tolist()))
-    assert sets[0] != sets[1], "what is seen is that of the current sub-chain"
+    saved = target.small()
+    assert saved["tau"].shape == (2,)
+    assert saved["tau"][0] != saved["tau"][1]
+    for iteration, (centre, allowed) in enumerate([(0.1, 1), (10, 2), (0.1, 1)]):
+        target.begin(iteration)
+        assert target.noise_precision == saved["tau"][iteration % 2]
+        for name in ("W.mean", "H.mean"):
+            mean = target.parameters()[name]
+            assert mean.tolist() == saved[name][iteration % 2].tolist()
+            assert (np.abs(mean - centre) < allowed).all()
+
+
+def test_states_share_the_noise_of_rows(data: Path) -> None:
+    """The degrees of freedom are drawn with the rows' scales, of which there is one set, given the
+    first state's precision; also if another state moves.
+    """
+    saved = []
+    for moving in (0, 1):
+        target = factor_target(
+            MPI.COMM_SELF,
+            data,
+            model=Model(heteroscedastic=(Factor.H,)),
+            sampler=HAMCMC(HAMCMCConfig(memory=2), 0),
+        )
+        target.states.take({"tau": np.array([1.5, 40.0])})
+        target.begin(moving)
+        target.stream.iteration = 0
+        for block in target.blocks():
+            block.row("row_error")[:] = 3.0
+        target.draw_shared = lambda context: None
+        target.draw_parts(target.context()._replace(hyper_sweep=1))
+        assert target.noise_precision == (1.5, 40.0)[moving]
+        saved.append(target.small())
+    for arrays in saved:
+        assert arrays["H.nu"][0] == arrays["H.nu"][1]
+        assert arrays["tau"].tolist() == [1.5, 40.0]
+    assert saved[0]["H.nu"].tolist() == saved[1]["H.nu"].tolist()
+    assert saved[0]["H.nu"][0] != NU_START
 
 
 @pytest.mark.parametrize("k", [1, 2, 7, 32])

@@ -32,7 +32,7 @@ MODELS: dict[str, dict[str, Any]] = {
         "implicit_features": "both",
         "time_levels": "item:3",
     },
-    "sub-chains": {"sampler": "hamcmc", "features": "no", "iterations": 26, "thin": 5},
+    "several states": {"sampler": "hamcmc", "features": "no", "iterations": 26, "thin": 5},
     # rank 0: every part acts on the biases alone
     "biases, parts": (
         BIASES | {"noise": "both", "implicit_features": "both", "time_levels": "user,item"}
@@ -94,11 +94,11 @@ def test_a_chain_keeps_what_its_model_says(data: Path, name: str) -> None:
         for q in said.all
         if q.kept and not q.of_rows and q.name != "noise.turn"
     }
-    chains = len(sampler.positions)
-    several = {quantity.name for quantity in said.all if quantity.per_chain}
+    states = len(sampler.positions)
+    several = {quantity.name for quantity in said.all if quantity.per_state}
     kept = {name: array.shape for name, array in target.small().items()}
     assert kept == {
-        name: (chains, *shape) if name in several else shape for name, shape in shapes.items()
+        name: (states, *shape) if name in several else shape for name, shape in shapes.items()
     }
     drawn = {name: array.shape for name, array in target.parameters().items()}
     assert drawn == {quantity.name: quantity.shape(said.sizes) for quantity in said.shared}
@@ -147,8 +147,8 @@ ONE = np.zeros((1, 1))
 @pytest.mark.parametrize(
     ("replicated", "names"),
     [
-        (DRAWN.rows(2).parameters, {"W.mean", "H.mean", "W.precision", "H.precision"}),
-        (DRAWN.noise(subchains=2).parameters, {"tau", "H.nu"}),
+        (DRAWN.rows().parameters, {"W.mean", "H.mean", "W.precision", "H.precision"}),
+        (DRAWN.noise().parameters, {"tau", "H.nu"}),
         (METRIC, {"metric.W.c", "metric.H.c", "metric.W.lambda", "metric.H.lambda", "metric.tau"}),
         (
             PairProducts(ONE, ONE, ONE, np.zeros(1)),

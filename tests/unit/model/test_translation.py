@@ -44,14 +44,14 @@ def test_predictors_and_distances_from_means_stay(tmp_path: Path) -> None:
     for block in target.blocks():
         block["theta"][:] = rng.normal(0.3, 0.7, block["theta"].shape)
     for mean in parameters.mean.values():
-        mean[:, :K] = rng.normal(0.3, 0.7, K)
+        mean[:K] = rng.normal(0.3, 0.7, K)
     before = state_of(target)
-    means = {factor: parameters.mean[factor][0].copy() for factor in Factor}
+    means = {factor: parameters.mean[factor].copy() for factor in Factor}
     target.row_priors.move(target.context()._replace(hyper_sweep=1))
     after = state_of(target)
     np.testing.assert_allclose(predictors(after), predictors(before), atol=1e-5)
     for factor in Factor:
-        moved = parameters.mean[factor][0] - means[factor]
+        moved = parameters.mean[factor] - means[factor]
         assert np.abs(moved[:K]).min() > 0.01
         assert moved[K] == 0
         np.testing.assert_allclose(

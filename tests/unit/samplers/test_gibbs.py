@@ -83,11 +83,11 @@ def take_parameters(state: gibbs.State, target: FactorTarget) -> None:
     """Tau, nu and priors as they were drawn."""
     drawn = target.row_priors.parameters
     noise = target.noise.parameters
-    state.tau = float(noise.tau[0])
-    state.nu = [float(noise.nu[f][0]) if f in noise.nu else 1.0 for f in Factor]
-    precisions = [drawn.precision[f][0] for f in Factor]
+    state.tau = float(noise.tau)
+    state.nu = [float(noise.nu[f]) if f in noise.nu else 1.0 for f in Factor]
+    precisions = [drawn.precision[f] for f in Factor]
     dense = [p if p.ndim == 2 else np.diag(p) for p in precisions]
-    state.prior = [(drawn.mean[f][0], p) for f, p in zip(Factor, dense, strict=True)]
+    state.prior = [(drawn.mean[f], p) for f, p in zip(Factor, dense, strict=True)]
 
 
 def squared_errors(

@@ -44,8 +44,8 @@ class Drawn:
 
     def note(self, model: FactorTarget, context: DrawContext) -> None:
         self.at.append(context.stream.iteration)
-        self.states.append(all_rows(context.circulation, context.positions[-1]))
-        model.noise.parameters.tau[:] = 1.0 + 0.1 * len(self.at)
+        self.states.append(all_rows(context.circulation, context.position))
+        model.noise.parameters.tau[...] = 1.0 + 0.1 * len(self.at)
 
 
 @pytest.mark.parametrize(("first", "sweeps"), [(0, "123456"), (2, "23456")])
@@ -79,7 +79,7 @@ def test_a_step_along_the_full_gradient_has_what_is_drawn_in_it(
 
         def draw(model: FactorTarget, context: DrawContext, precision: float = precision) -> None:
             prior = model.row_priors.parameters
-            model.noise.parameters.tau[:] = precision
+            model.noise.parameters.tau[...] = precision
             for factor in Factor:
                 prior.mean[factor][:] = 0.0
                 prior.precision[factor][:] = precision
@@ -138,7 +138,7 @@ def test_it_is_unbiased_on_the_ring(data: Path) -> None:
         block["theta"][:] += 0.2 * np.sin(np.arange(block["theta"].size)).reshape(
             block["theta"].shape
         )
-    target.noise.parameters.tau[:] = 2.5
+    target.noise.parameters.tau[...] = 2.5
     target.draw_shared = lambda context: None
     p = target.circulation.schedule.probability
     mean = np.average(gradients(target, sampler), 0, p)

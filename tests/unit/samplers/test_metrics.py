@@ -39,7 +39,7 @@ def target(tmp_path: Path, request: Any) -> FactorTarget:
     for factor in Factor:
         precision = target.row_priors.parameters.precision[factor]
         root = rng.normal(size=(d, d))
-        precision[0] = root @ root.T + np.eye(d) if precision.ndim == 3 else rng.uniform(0.5, 3, d)
+        precision[:] = root @ root.T + np.eye(d) if precision.ndim == 2 else rng.uniform(0.5, 3, d)
     move(target, rng)
     for block in target.blocks():
         block["r"][:] = rng.normal(size=block["r"].shape)
@@ -178,7 +178,7 @@ def test_a_move_is_that_of_the_whole_matrix(target: FactorTarget) -> None:
         block["g"][:] += np.random.default_rng(block.index).normal(size=block["g"].shape)
         before = block["theta"].astype(np.float64)
         gradient = block["g"].astype(np.float64)
-        precision = target.row_priors.parameters.precision[block.factor][0]
+        precision = target.row_priors.parameters.precision[block.factor]
         dense = precision if precision.ndim == 2 else np.diag(precision)
         h = 0.7 * block.row("h").astype(np.float64)
         metric.update(target, block, drift, 0.7)
@@ -202,10 +202,10 @@ def test_the_diagonal_metric_has_what_was_drawn_last(target: FactorTarget, follo
     state = target.row_priors.parameters
     metric.compute(target)
     tau = target.noise_precision
-    lambdas = {factor: state.precision[factor][0].copy() for factor in Factor}
-    target.noise.parameters.tau[0] *= 1.7
+    lambdas = {factor: state.precision[factor].copy() for factor in Factor}
+    target.noise.parameters.tau[...] *= 1.7
     for factor in Factor:
-        state.precision[factor][0] *= 0.6
+        state.precision[factor] *= 0.6
     for block in target.blocks():
         precision = lambdas[block.factor] * (0.6 if follows else 1)
         lambda_ = np.diag(precision) if precision.ndim == 2 else precision
