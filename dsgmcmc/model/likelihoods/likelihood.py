@@ -202,4 +202,7 @@ class Likelihood(Law):
     def predictive_of_moments(cls, moments: Moments) -> Predictive:
         mean = np.asarray(moments.mean, np.float64)[:, None]
         variance = np.asarray(moments.variance, np.float64)[:, None]
-        return cls.mixture(cls, mean, variance, np.ones(1), levels=moments.levels)
+        shape: list[Float64] = []
+        if moments.shape is not None:
+            shape = [parameter[:, None] for parameter in moments.shape.T]
+        return cls.mixture(cls, mean, variance, np.ones(1), levels=moments.levels, shape=shape)

@@ -11,7 +11,7 @@ from dsgmcmc.model.likelihoods.gaussian import GaussianRatings
 from dsgmcmc.model.likelihoods.negative_binomial import NegativeBinomial
 from dsgmcmc.model.likelihoods.ordinal import Ordinal
 from dsgmcmc.model.likelihoods.student_t import StudentT
-from dsgmcmc.model.predictive.base import Moments, PredictorDraws
+from dsgmcmc.model.predictive.base import Moments, Predictive, PredictorDraws
 from dsgmcmc.model.predictive.mixture import NormalMixture
 from dsgmcmc.model.scale import on_scale
 from dsgmcmc.model.transform import Scale
@@ -53,6 +53,24 @@ def test_the_compiled_summary_is_that_of_the_solver(normals: NormalMixture) -> N
     humps = np.abs(normals.mean) < 100  # a thousand away float32 is coarser than that
     for values, p in ((summary.low, 0.05), (summary.high, 0.95)):
         assert np.abs(normals.cdf(values.astype(float)) - p)[humps].max() < 5e-5
+
+
+class PlainT(StudentT):
+    """A law with a further parameter whose predictive distributions are those of the base class."""
+
+    @classmethod
+    def predictive_of_moments(cls, moments: Moments) -> Predictive:
+        """That of `Likelihood`."""
+        return super(StudentT, cls).predictive_of_moments(moments)
+
+
+def test_moments_give_a_law_its_further_parameters() -> None:
+    """Each rating has its own: here the inflation nu / (nu - 2) of its variance."""
+    nu = np.array([[3.0], [8.0], [40.0]])
+    moments = Moments(np.zeros(3), np.full(3, 2.0), noise=np.ones(3), shape=nu / (nu - 2))
+    scale = np.sqrt(2.0 * (nu - 2) / nu)[:, 0]
+    found = PlainT.predictive_of_moments(moments)
+    np.testing.assert_allclose(found.cdf(1.5), t.cdf(1.5 / scale, nu[:, 0]), rtol=1e-12)
 
 
 class Logistic(GaussianRatings):
