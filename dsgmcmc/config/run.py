@@ -289,6 +289,7 @@ class ResolvedConfig(ModelConfig, ResolvedChain):
         InputError
             The message names the data, or the setting to change.
         """
+        self._refuse_measurements(ratings)
         facts = self.facts
         for part in self.part_types:
             part.check_ratings(self, facts, ratings)
@@ -296,6 +297,23 @@ class ResolvedConfig(ModelConfig, ResolvedChain):
             raise InputError(
                 f"{ratings.path} has ratings that are known to lie within bounds, with which"
                 f" effects of time cannot be combined: leave out {named('time_levels')}"
+            )
+
+    def _refuse_measurements(self, ratings: Ratings) -> None:
+        """Refuse weights and bounds of ratings if the likelihood does not take them."""
+        chosen = f"{named('likelihood')} {self.likelihood}"
+        if ratings.mean_weight is not None and not self.law.takes_weights:
+            usable = [name for name, law in LIKELIHOODS.items() if law.takes_weights]
+            raise InputError(
+                f"{ratings.path} has weights, the relative precisions of its ratings, which"
+                f" {chosen} does not take: use {' or '.join(usable)}, or prepare the ratings"
+                " without weights"
+            )
+        if ratings.has_bounds and not self.law.takes_bounds:
+            usable = [name for name, law in LIKELIHOODS.items() if law.takes_bounds]
+            raise InputError(
+                f"{ratings.path} has measurements that are known to lie within bounds, which"
+                f" {chosen} does not take: use {' or '.join(usable)}"
             )
 
     @property

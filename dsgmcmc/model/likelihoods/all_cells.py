@@ -86,7 +86,6 @@ class AllCells(GaussianRatings):
 
         Here: pairs with several clicks, as the energy has one term for every pair.
         """
-        super().check_ratings(settings, model, ratings)
         if ratings.replicates:
             raise InputError(
                 f"{ratings.path}: {ratings.replicates:,} clicks are replicates, and"

@@ -24,7 +24,6 @@ from pydantic import BaseModel
 from typing_extensions import override
 
 from dsgmcmc.data.ratings import Ratings
-from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.effects import Score
 from dsgmcmc.kernels.gradient import weigh_kernel
 from dsgmcmc.model.circulation import Circulation, RatingsCell
@@ -282,26 +281,6 @@ class Law(Observation, Part[Any]):
         if not cls.is_linear:
             unused["scale"] = "identity"
         return unused
-
-    @classmethod
-    @override
-    def check_ratings(cls, settings: Any, model: ModelFacts, ratings: Ratings) -> None:
-        """Refuse a ratings file that lacks the part's data. Called before anything is allocated.
-
-        Here: weights and bounds, unless the likelihood takes them.
-        """
-        if ratings.mean_weight is not None and not cls.takes_weights:
-            raise InputError(
-                f"{ratings.path} has weights, the relative precisions of its ratings, and"
-                f" {named('likelihood')} {model.likelihood} has no precision of a rating: use"
-                " gaussian or student-t, or prepare the ratings without weights"
-            )
-        if ratings.has_bounds and not cls.takes_bounds:
-            raise InputError(
-                f"{ratings.path} has measurements that are known to lie within bounds, and"
-                f" {named('likelihood')} {model.likelihood} is not for measurements: use gaussian"
-                " or student-t"
-            )
 
     @classmethod
     def warnings_for_data(cls, ratings: Ratings, likelihood: str) -> Iterator[str]:

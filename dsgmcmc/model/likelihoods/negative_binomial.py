@@ -205,7 +205,6 @@ class NegativeBinomial(Likelihood):
     @classmethod
     @override
     def check_ratings(cls, settings: Any, model: ModelFacts, ratings: Ratings) -> None:
-        super().check_ratings(settings, model, ratings)
         for split in SPLITS:
             for values in ratings.values(split):
                 wrong = not_counts(values)

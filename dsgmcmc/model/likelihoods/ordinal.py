@@ -245,7 +245,6 @@ class Ordinal(ScaledRows):
     def check_ratings(
         cls, settings: ThresholdSettings, model: ModelFacts, ratings: Ratings
     ) -> None:
-        super().check_ratings(settings, model, ratings)
         levels = cls.levels_of(ratings)
         if levels is None:
             raise InputError(

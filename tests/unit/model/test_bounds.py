@@ -12,6 +12,7 @@ from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.by_pair import uniforms
 from dsgmcmc.kernels.philox import NoiseKey
+from dsgmcmc.model.likelihoods import LIKELIHOODS
 from dsgmcmc.model.likelihoods.gaussian import GaussianRatings
 from dsgmcmc.model.likelihoods.student_t import StudentT
 
@@ -58,12 +59,17 @@ def test_numbers_depend_on_row_column_and_measurement_alone() -> None:
 
 
 @pytest.mark.parametrize("likelihood", ["negative-binomial", "ordinal-logit", "all-cells"])
-def test_other_likelihoods_refuse_bounds(tmp_path: Path, likelihood: str) -> None:
-    """They are not for measurements."""
+def test_other_likelihoods_refuse_bounds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, likelihood: str
+) -> None:
+    """The message names those that take them, also one that a script registers."""
+    monkeypatch.setitem(LIKELIHOODS, "own", StudentT)
     path = write_measured(tmp_path / "r.h5", bounded=True)
     config = build({"likelihood": likelihood}).resolved()
-    with Ratings(path) as ratings, pytest.raises(InputError, match="lie within bounds"):
+    with Ratings(path) as ratings, pytest.raises(InputError) as raised:
         config.check_ratings(ratings)
+    assert f"likelihood {likelihood} does not take" in str(raised.value)
+    assert str(raised.value).endswith("use gaussian or student-t or own")
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from dsgmcmc.config.run import build
 from dsgmcmc.data.inner import InnerSplit
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.errors import InputError
+from dsgmcmc.model.likelihoods import LIKELIHOODS
 from dsgmcmc.model.likelihoods.student_t import StudentT
 from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.samplers.gibbs import Gibbs, GibbsConfig
@@ -133,9 +134,14 @@ def test_weights_have_the_mean_1_over_the_training_part(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("likelihood", ["negative-binomial", "ordinal-logit", "all-cells"])
-def test_other_likelihoods_refuse_weights(tmp_path: Path, likelihood: str) -> None:
-    """They have no precision of a rating."""
+def test_other_likelihoods_refuse_weights(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, likelihood: str
+) -> None:
+    """The message names those that take them, also one that a script registers."""
+    monkeypatch.setitem(LIKELIHOODS, "own", StudentT)
     path = write_measured(tmp_path / "r.h5", weighted=True)
     config = build({"likelihood": likelihood}).resolved()
-    with Ratings(path) as ratings, pytest.raises(InputError, match="has weights"):
+    with Ratings(path) as ratings, pytest.raises(InputError) as raised:
         config.check_ratings(ratings)
+    assert f"likelihood {likelihood} does not take" in str(raised.value)
+    assert "use gaussian or student-t or own, or prepare" in str(raised.value)
