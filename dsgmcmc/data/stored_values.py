@@ -38,9 +38,11 @@ def find_bad_cells(
         return None
     if int(indices.min()) < 0 or int(indices.max()) >= n_cols:
         return f"indices outside 0..{n_cols - 1}"
-    least_step = 0 if may_recur else 1
-    descents = 1 + np.flatnonzero(np.diff(indices) < least_step)
-    if not np.isin(descents, indptr).all():  # the first index of a row may have any value
+    follows = np.greater_equal if may_recur else np.greater
+    ascends = np.ones(len(indices) + 1, bool)  # the last one is for empty rows at the end
+    follows(indices[1:], indices[:-1], out=ascends[1:-1])
+    ascends[indptr] = True  # the first index of a row may have any value
+    if not ascends.all():
         return "indices that do not ascend in their row"
     if not np.isfinite(values).all():
         return "values that are not finite"
