@@ -32,7 +32,7 @@ import numpy as np
 
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.data.ratings_format import Bounds, RowRatings, Split, row_slabs
-from dsgmcmc.diagnostics.scores import Difference, difference_of_sums
+from dsgmcmc.diagnostics.scores import Difference, ScoredRatings, difference_of_sums
 from dsgmcmc.kernels.biases import sweep_rows
 from dsgmcmc.model.likelihoods import Law
 from dsgmcmc.model.likelihoods.gaussian import GaussianRatings
@@ -373,75 +373,78 @@ def _exact_deviations(ratings: Ratings, part: Split, indptr: Int64) -> Iterator[
 # ---------------------------------------------------------------------- comparison with a model
 
 
-def advantage(
-    parts: Iterable[TestPredictions],
-    *,
-    law: type[Law],
-    levels: Float64 | None,
-    ratings: Ratings,
-    biases: BiasesOnly,
-) -> dict[str, Any] | None:
-    """Compare a model with biases only, by their predictions of the test ratings.
+class Advantage:
+    """Comparison of a model with biases only, by their predictions of the test ratings.
 
     Parameters
     ----------
-    parts : iterable of TestPredictions
-        Predictions of the model, in the order of the file.
-    law : type of Law
-        Likelihood of the model.
-    levels : (R,) float64, optional
-        Levels of the ratings, if they have levels.
     ratings : Ratings
-        Ratings that contain these test ratings.
+        Ratings that contain the test ratings.
     biases : BiasesOnly
         Biases only, fitted to the training ratings.
-
-    Returns
-    -------
-    dict or None
-        ``measure`` is ``log_probability`` if ratings are levels or multiples of a step, else
-        ``log_predictive_density``;
-        ``biases_only`` is the mean of this measure for biases only. ``gain`` is the mean for the
-        model minus this mean, and ``gain_error`` is the standard error of the difference
-        (`dsgmcmc.diagnostics.scores`). ``square`` and ``square_error`` are the reduction of the
-        mean squared error of exact ratings and its standard error. None if all test ratings are by
-        one user, because then no standard error is known, or if one has probability 0.
     """
-    gains = _SumsByUser(ratings)
-    reductions = _SumsByUser(ratings)
-    total = 0.0
-    start = 0
-    for test in parts:
-        rows, columns, weights = _pairs(ratings, start, start + len(test.rating))
-        start += len(test.rating)
-        model = test.predictive(law, levels)
-        simple = biases.predictive(rows, columns, levels, weights)
-        simple.resolution = model.resolution
+
+    def __init__(self, ratings: Ratings, biases: BiasesOnly) -> None:
+        self._ratings = ratings
+        self._biases = biases
+        self._gains = _SumsByUser(ratings)
+        self._reductions = _SumsByUser(ratings)
+        self._total = 0.0
+        self._added = 0
+        self._measure = "log_predictive_density"
+
+    def add(self, scored: ScoredRatings) -> None:
+        """Add the next test ratings, in the order of the file."""
+        test = scored.test
+        start = self._added
+        self._added += len(test.rating)
+        rows, columns, weights = _pairs(self._ratings, start, self._added)
+        simple = self._biases.predictive(rows, columns, scored.levels, weights)
+        simple.resolution = scored.predictive.resolution
+        logs = scored.logs.log_predictive_density
+        if scored.predictive.is_discrete:
+            self._measure = "log_probability"
+            logs = scored.logs.log_probability
+        assert logs is not None
         simple_logs = _log_scores(simple, test)
-        users, _ = ratings.orientation.users_and_items(rows, columns.astype(np.int64))
-        gains.add(users, _log_scores(model, test) - simple_logs)
+        users, _ = self._ratings.orientation.users_and_items(rows, columns.astype(np.int64))
+        self._gains.add(users, logs - simple_logs)
         simple_errors = test.rating - test.limits.clip(simple.mean)
-        squares = np.square(simple_errors) - np.square(test.rating - test.point(law))
+        squares = np.square(simple_errors) - np.square(test.rating - test.point(scored.law))
         exact = ~test.bounded
-        reductions.add(users[exact], squares[exact])
-        total += float(simple_logs.sum())
-    if np.count_nonzero(gains.counts) < 2 or not np.isfinite(gains.sums).all():
-        return None
-    measure = "log_predictive_density"
-    if model.is_discrete:
-        measure = "log_probability"
-    gain = difference_of_sums(gains.sums, gains.counts)
-    square = Difference(0.0, 0.0)
-    if np.count_nonzero(reductions.counts) > 1:
-        square = difference_of_sums(reductions.sums, reductions.counts)
-    return {
-        "measure": measure,
-        "biases_only": total / start,
-        "gain": gain.mean,
-        "gain_error": gain.error,
-        "square": square.mean,
-        "square_error": square.error,
-    }
+        self._reductions.add(users[exact], squares[exact])
+        self._total += float(simple_logs.sum())
+
+    def result(self) -> dict[str, Any] | None:
+        """Return the comparison.
+
+        Returns
+        -------
+        dict or None
+            ``measure`` is ``log_probability`` if ratings are levels or multiples of a step, else
+            ``log_predictive_density``; ``biases_only`` is the mean of this measure for biases only.
+            ``gain`` is the mean for the model minus this mean, and ``gain_error`` is the standard
+            error of the difference (`dsgmcmc.diagnostics.scores`). ``square`` and ``square_error``
+            are the reduction of the mean squared error of exact ratings and its standard error.
+            None if all test ratings are by one user, because then no standard error is known, or if
+            one has probability 0.
+        """
+        gains = self._gains
+        reductions = self._reductions
+        if np.count_nonzero(gains.counts) < 2 or not np.isfinite(gains.sums).all():
+            return None
+        gain = difference_of_sums(gains.sums, gains.counts)
+        square = Difference(0.0, 0.0)
+        if np.count_nonzero(reductions.counts) > 1:
+            square = difference_of_sums(reductions.sums, reductions.counts)
+        return {
+            "measure": self._measure,
+            "biases_only": self._total / self._added,
+            "gain": gain.mean,
+            "gain_error": gain.error,
+            "square": square.mean,
+            "square_error": square.error,
+        }
 
 
 class _SumsByUser:

@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dsgmcmc.model.likelihoods import Law
-from dsgmcmc.model.predictive.base import Predictive, nearest_level
+from dsgmcmc.model.predictive.base import LogScores, Predictive, nearest_level
 from dsgmcmc.posterior.evaluation import LEVELS
 from dsgmcmc.posterior.heldout import TestPredictions, predict_test
 from dsgmcmc.posterior.run import Run
@@ -196,16 +196,48 @@ def held_out_scores(
         whose errors these are), ``rmse_log`` (of logarithms), and None for ``predictive_sd``. None
         without test ratings.
     """
-    batches = [score_batch(test, law, levels) for test in parts]
+    batches = [score_batch(ScoredRatings.create(test, law, levels)) for test in parts]
     if not batches:
         return None
     return combine(batches, law)
 
 
-def score_batch(test: TestPredictions, law: type[Law], levels: Float64 | None) -> BatchScores:
+@dataclass(frozen=True)
+class ScoredRatings:
+    """Test ratings with their predictions, predictive distributions and log scores.
+
+    Attributes
+    ----------
+    test : TestPredictions
+    law : type of Law
+        Likelihood of the model that predicts them.
+    levels : (R,) float64 or None
+        Levels of the ratings, if they have levels.
+    predictive : Predictive
+    logs : LogScores
+    """
+
+    test: TestPredictions
+    law: type[Law]
+    levels: Float64 | None
+    predictive: Predictive
+    logs: LogScores
+
+    @classmethod
+    def create(cls, test: TestPredictions, law: type[Law], levels: Float64 | None) -> ScoredRatings:
+        """Compute the predictive distributions and log scores of test ratings."""
+        predictive = test.predictive(law, levels)
+        logs = predictive.log_scores(test.rating, test.bounds)
+        return cls(test, law, levels, predictive=predictive, logs=logs)
+
+
+def score_batch(scored: ScoredRatings) -> BatchScores:
     """Score a batch of test ratings."""
-    predictive = test.predictive(law, levels)
-    logs = predictive.log_scores(test.rating, test.bounds)
+    test = scored.test
+    law = scored.law
+    levels = scored.levels
+    predictive = scored.predictive
+    logs = scored.logs.means()
     exact = test.exact()
     of_exact = predictive
     if exact is not test:

@@ -53,7 +53,7 @@ def evaluate_ratings(
             inside[level][rows] = above & (part <= limits.clip(high).astype(np.float32))
         error[rows] = ratings[rows] - predictor.limits.clip(point).astype(np.float32)
         predictive.resolution = resolution
-        scores = predictive.log_scores(ratings[rows], observed.bounds_at(rows))
+        scores = predictive.log_scores(ratings[rows], observed.bounds_at(rows)).means()
         for name, mean in scores.items():
             if mean is not None:
                 logs[name] = logs.get(name, 0.0) + mean * len(rows) / len(ratings)

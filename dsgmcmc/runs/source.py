@@ -13,9 +13,9 @@ from dsgmcmc.config.chain import AUTO, DEFAULT_LENGTH, DEFAULT_SAMPLER, SamplerS
 from dsgmcmc.config.run import ResolvedConfig, RunConfig, automatic_rank, build, merged
 from dsgmcmc.data.precision import find_bad_scale
 from dsgmcmc.data.ratings import Ratings
-from dsgmcmc.diagnostics.baselines import BiasesOnly, advantage, baselines, fit_biases_only
+from dsgmcmc.diagnostics.baselines import Advantage, BiasesOnly, baselines, fit_biases_only
 from dsgmcmc.diagnostics.convergence import agreement, diagnose, slowest, temperatures, unmixed
-from dsgmcmc.diagnostics.scores import held_out_scores
+from dsgmcmc.diagnostics.scores import ScoredRatings, combine, score_batch
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.likelihoods.gaussian import GaussianRatings
@@ -450,20 +450,19 @@ class RatingsSource:
         levels = None
         if facts.get("levels") is not None:
             levels = np.array(facts["levels"], np.float64)
-        scores = held_out_scores(test_parts(run), config.law, levels)
-        if scores is None:
+        over_biases = None
+        if config.rank and self.ratings.nnz_test:  # the model has more than biases
+            over_biases = Advantage(self.ratings, self.biases_only(config))
+        batches = []
+        for test in test_parts(run):
+            scored = ScoredRatings.create(test, config.law, levels)
+            batches.append(score_batch(scored))
+            if over_biases is not None:
+                over_biases.add(scored)
+        if not batches:
             return dict(NO_SCORES)
+        scores = combine(batches, config.law)
         scores["coverage"] = {str(level): share for level, share in scores["coverage"].items()}
-        over_biases = None  # without factors
-        if config.rank:
-            biases = self.biases_only(config)
-            over_biases = advantage(
-                test_parts(run),
-                law=config.law,
-                levels=levels,
-                ratings=self.ratings,
-                biases=biases,
-            )
         return {
             "rmse_mean": scores.pop("rmse"),
             "mae_mean": scores.pop("mae"),
@@ -471,7 +470,7 @@ class RatingsSource:
             "untrained": self.ratings.untrained(),
             **scores,
             "baselines": facts.get("baselines"),
-            "over_biases": over_biases,
+            "over_biases": None if over_biases is None else over_biases.result(),
         }
 
     def _scores_of_clicks(self, run: RunDirectory) -> dict[str, Any]:

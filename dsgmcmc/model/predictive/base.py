@@ -318,23 +318,18 @@ class Predictive(ABC):
         """
         return self.below(x), self.cdf(x)
 
-    def log_scores(
-        self, x: Array, bounds: tuple[Array, Array] | None = None
-    ) -> dict[str, float | None]:
-        """Means of the log scores that are defined; None for the others.
+    def log_scores(self, x: Array, bounds: tuple[Array, Array] | None = None) -> LogScores:
+        """Log scores of ratings.
 
-        They are the ``log_predictive_density`` of ratings and the ``log_probability`` of recorded
-        values, if these are levels or multiples of a step. Ratings that are known only by `bounds`
-        have the log probability between them in both.
+        Ratings that are known only by `bounds` have the log probability between them in both.
         """
-        scores: dict[str, float | None] = {"log_predictive_density": None, "log_probability": None}
+        density = None
         if self.has_density:
             density = self.with_bounds(self.log_density(x), bounds)
-            scores["log_predictive_density"] = float(density.mean())
+        probability = None
         if self.is_discrete:
             probability = self.with_bounds(self.log_probability(x), bounds)
-            scores["log_probability"] = float(probability.mean())
-        return scores
+        return LogScores(density, probability)
 
     def with_bounds(self, logs: Float64, bounds: tuple[Array, Array] | None) -> Float64:
         """Log scores `logs`, (q,); those of ratings with bounds are log probabilities between them.
@@ -344,6 +339,28 @@ class Predictive(ABC):
         if bounds is None:
             return logs
         return np.where(known_by_bounds(bounds), self.log_between(*bounds), logs)
+
+
+class LogScores(NamedTuple):
+    """Log scores of ratings, (q,) float64 each, in nats; None where they are not defined.
+
+    Attributes
+    ----------
+    log_predictive_density
+        Log densities of ratings.
+    log_probability
+        Log probabilities of recorded values that are levels or multiples of a step.
+    """
+
+    log_predictive_density: Float64 | None
+    log_probability: Float64 | None
+
+    def means(self) -> dict[str, float | None]:
+        """Means of the scores that are defined, by name; None for the others."""
+        return {
+            name: None if scores is None else float(scores.mean())
+            for name, scores in self._asdict().items()
+        }
 
 
 def known_by_bounds(bounds: tuple[Array, Array]) -> Mask:

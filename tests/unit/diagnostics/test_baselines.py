@@ -14,10 +14,11 @@ from dsgmcmc.diagnostics import baselines
 from dsgmcmc.diagnostics.baselines import (
     PRECISION_RATE,
     PRECISION_SHAPE,
-    advantage,
+    Advantage,
     fit_biases_only,
     truncated_moments,
 )
+from dsgmcmc.diagnostics.scores import ScoredRatings
 from dsgmcmc.model.likelihoods.gaussian import GaussianRatings
 from dsgmcmc.model.likelihoods.negative_binomial import NegativeBinomial
 from dsgmcmc.posterior import heldout
@@ -102,7 +103,10 @@ def test_the_advantage_is_that_of_loops(tmp_path: Path, transposed: bool, scale:
             )
             for start, stop in pairwise([0, 1, 8, 9, len(x)])
         ]
-        result = advantage(parts, law=law, levels=levels, ratings=ratings, biases=biases)
+        advantage = Advantage(ratings, biases)
+        for part in parts:
+            advantage.add(ScoredRatings.create(part, law, levels))
+        result = advantage.result()
     centre = biases.predict(rows, columns)
     sd = np.sqrt(biases.noise + biases.variances[0][rows] + biases.variances[1][columns])
     low = x - 0.5
