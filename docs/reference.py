@@ -18,7 +18,7 @@ from pydantic_core import PydanticUndefined
 from dsgmcmc.cli.app import app, with_settings
 from dsgmcmc.cli.options import declared
 from dsgmcmc.cli.sample import sections
-from dsgmcmc.samplers import SAMPLERS, for_ratings
+from dsgmcmc.samplers import SAMPLERS
 
 SETTINGS = """# Settings
 
@@ -72,8 +72,8 @@ def settings_page() -> str:
 def _samplers() -> list[str]:
     """Return the section on samplers: settings that several share, then those of each."""
     takers: dict[Row, list[str]] = {}
-    for name in for_ratings():
-        for row in _settings_of(SAMPLERS[name]):
+    for name, sampler in SAMPLERS.items():
+        for row in _settings_of(sampler):
             takers.setdefault(row, []).append(name)
     settings = list(dict.fromkeys(row[0] for row in takers))
     alike = sorted(
@@ -81,13 +81,11 @@ def _samplers() -> list[str]:
     )
     shared = [_item(row, takers[row]) for row in alike]
     single = []
-    for name in for_ratings():
+    for name in SAMPLERS:
         own = [_item(row) for row, names in takers.items() if names == [name]]
         if own:
             single.append("\n".join([f"`{name}`:\n", *own, ""]))
-    without = [
-        name for name in for_ratings() if not any(name in names for names in takers.values())
-    ]
+    without = [name for name in SAMPLERS if not any(name in names for names in takers.values())]
     return [
         SAMPLER.format(without=_listed(without)),
         "\n".join([*shared, ""]),

@@ -24,7 +24,9 @@ from dsgmcmc.data.arrays import ratings_source
 from dsgmcmc.data.feature_arrays import read_features
 from dsgmcmc.data.prepare import prepare_ratings
 from dsgmcmc.data.ratings import Ratings
+from dsgmcmc.densities.base import DensitySampler
 from dsgmcmc.densities.density import Density, DoubleWell, Gaussian
+from dsgmcmc.densities.registry import SAMPLERS as SAMPLERS_OF_DENSITIES
 from dsgmcmc.densities.sample import DensityConfig, sample, vector_target
 from dsgmcmc.model.likelihoods import LIKELIHOODS, Likelihood
 from dsgmcmc.model.parts import PARTS, Part
@@ -110,7 +112,7 @@ def check_sampler(
     """
     if not sampler_type.draws_conditionals:
         check_distribution(sampler_type, tolerance, **settings)
-    if sampler_type.densities is None:
+    if not issubclass(sampler_type, DensitySampler):
         with _registered(SAMPLERS, sampler_type) as name, _workplace(comm) as workplace:
             check_iterations(sampler_type, workplace.ratings, **settings)
             check_same_draws({"sampler": {"name": name, **settings}}, workplace)
@@ -124,7 +126,7 @@ def check_distribution(
     Parameters and errors are as for `check_sampler`.
     """
     for known in KNOWN:
-        with _registered(SAMPLERS, sampler_type) as name:
+        with _registered(SAMPLERS_OF_DENSITIES, sampler_type) as name:
             section = {"sampler": {"name": name, **settings}, "grid": 1}
             config = DensityConfig.build(section).resolved().sampler.config
         sampler = sampler_type(config, BURN_IN)

@@ -55,7 +55,7 @@ from dsgmcmc.parallel.schedule import Schedule
 from dsgmcmc.parallel.signals import installed
 from dsgmcmc.runs.job import Job
 from dsgmcmc.runs.source import RatingsSource
-from dsgmcmc.samplers import SAMPLERS, for_ratings
+from dsgmcmc.samplers import SAMPLERS
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.samplers.sgld import SGLD, SGLDConfig
 from dsgmcmc.samplers.step_size import StepSize
@@ -278,7 +278,7 @@ def normals_of(n: int, **key: int) -> np.ndarray:
 
 
 #: Samplers that take steps.
-STEPPING = [name for name in for_ratings() if issubclass(SAMPLERS[name].Config, StepSize)]
+STEPPING = [name for name, sampler in SAMPLERS.items() if issubclass(sampler.Config, StepSize)]
 
 
 @dataclass(frozen=True)

@@ -30,9 +30,9 @@ from dsgmcmc.config.units import (
     parse_time,
 )
 from dsgmcmc.errors import InputError
-from dsgmcmc.samplers import SAMPLERS, for_ratings
+from dsgmcmc.samplers import SAMPLERS
 from dsgmcmc.samplers.base import Sampler
-from dsgmcmc.samplers.gradients import DATUM_GRADIENTS
+from dsgmcmc.samplers.gradients import GRADIENTS
 from dsgmcmc.samplers.step_size import SamplerConfig
 from dsgmcmc.settings import Checked, explain, named, setting, short_repr
 from dsgmcmc.targets.state import MAX_ITERATIONS
@@ -58,6 +58,31 @@ AUTO = "auto"
 #: The sampler that suits most ratings.
 DEFAULT_SAMPLER = "baoab"
 
+#: Names of samplers and gradient estimators that only `dsgmcmc.densities` has. If one is chosen for
+#: ratings, the message can say so.
+SAMPLERS_OF_DENSITIES = (
+    "mh",
+    "hmc",
+    "mala",
+    "smh1",
+    "smh2",
+    "austerity",
+    "stochastic_mh",
+    "modified_stochastic_mh",
+    "gsgrhmc",
+    "gsgrld",
+    "matrix_sgnht",
+    "adjusted_sgld",
+)
+GRADIENTS_OF_DENSITIES = (
+    "saga",
+    "importance",
+    "importance-saga",
+    "adaptive",
+    "adaptive-stored",
+    "adaptive-published",
+)
+
 Length = int | str  # iterations, or for example "500sweeps"
 
 
@@ -67,41 +92,46 @@ class SamplerSection(BaseModel):
     Attributes
     ----------
     name : str
-        A key of `dsgmcmc.samplers.SAMPLERS`.
+        A key of `samplers`.
     config : SamplerConfig
         Configuration, an instance of the sampler's class `Config`.
     """
 
     model_config = ConfigDict(frozen=True)
 
+    #: The samplers that may be chosen, by name.
+    samplers: ClassVar[Mapping[str, type[Sampler[Any, Any]]]] = SAMPLERS
+    #: Names that a rule replaces with the name of a sampler.
+    rules: ClassVar[tuple[str, ...]] = (AUTO,)
+    #: Whether gradient estimators that draw single data may be chosen.
+    draws_data: ClassVar[bool] = False
+
     name: str
     config: SamplerConfig
 
     @classmethod
-    def parse(cls, requested: Any, for_density: bool = True) -> Self:
+    def parse(cls, requested: Any) -> Self:
         """Check a section; a plain name stands for the defaults of the sampler.
 
         Parameters
         ----------
         requested : object
             Name, section, or checked section.
-        for_density : bool
-            Whether the target is a density, so that samplers of densities alone are also allowed.
 
         Raises
         ------
         ValueError
             If the sampler is not known or not allowed, or its settings are wrong.
         """
-        if isinstance(requested, cls):
+        if type(requested) is cls:
             return requested
         settings = section_of(requested)
         name = settings.pop("name", DEFAULT_SAMPLER)
-        algorithm = _algorithm_named(name, for_density)
+        algorithm = cls._algorithm_named(name)
         gradient = settings.get("gradient")
         if gradient == algorithm.gradients[0]:  # an explicit default must not change the hash
             del settings["gradient"]
-        elif gradient in DATUM_GRADIENTS and not for_density:
+        elif not cls.draws_data and _is_of_densities(gradient):
             raise ValueError(
                 f"sampler.gradient {gradient!r} is only for densities that are sums over data"
             )
@@ -113,32 +143,31 @@ class SamplerSection(BaseModel):
     @property
     def algorithm(self) -> type[Sampler[Any, Any]]:
         """The class of the sampler."""
-        return SAMPLERS[self.name]
+        return self.samplers[self.name]
+
+    @classmethod
+    def _algorithm_named(cls, name: Any) -> type[Sampler[Any, Any]]:
+        """Return the class of a sampler; raise `ValueError` if it may not be chosen."""
+        if isinstance(name, str) and name in cls.samplers:
+            return cls.samplers[name]
+        problem = "is not known"
+        if name in SAMPLERS_OF_DENSITIES:
+            problem = "samples only densities"
+        choices = ", ".join([*cls.rules, *cls.samplers])
+        raise ValueError(f"sampler {short_repr(name)} {problem}; choose one of {choices}")
 
     @model_serializer
     def _flat(self) -> dict[str, Any]:
         return {"name": self.name, **self.config.model_dump()}
 
 
-def _algorithm_named(name: Any, for_density: bool) -> type[Sampler[Any, Any]]:
-    """Return the class of a sampler.
-
-    Raises
-    ------
-    ValueError
-        If it is not known, or samples only densities and `for_density` is False.
-    """
-    allowed = for_ratings()
-    choices = [AUTO, *allowed]
-    if for_density:
-        allowed = list(SAMPLERS)
-        choices = allowed
-    if isinstance(name, str) and name in allowed:
-        return SAMPLERS[name]
-    problem = "is not known"
-    if isinstance(name, str) and name in SAMPLERS:
-        problem = "samples only densities"
-    raise ValueError(f"sampler {short_repr(name)} {problem}; choose one of {', '.join(choices)}")
+def _is_of_densities(gradient: Any) -> bool:
+    """Whether a gradient estimator draws single data, which only densities have."""
+    if not isinstance(gradient, str):
+        return False
+    if gradient in GRADIENTS_OF_DENSITIES:
+        return True
+    return gradient in GRADIENTS and GRADIENTS[gradient].draws_data
 
 
 def section_of(sampler: Any) -> dict[str, Any]:
@@ -166,9 +195,8 @@ class ChainConfig(Checked):
     Lengths may be given in iterations, as a number, or in sweeps, as ``"500sweeps"``.
     """
 
-    #: Whether the target is a density. If so, samplers that only sample densities may be chosen,
-    #: and there are no predictions to monitor.
-    for_density: ClassVar[bool] = True
+    #: Class of the sampler's section.
+    Section: ClassVar[type[SamplerSection]] = SamplerSection
 
     sampler: SamplerSection = setting(
         "Sampling algorithm; its settings are named sampler.NAME.",
@@ -176,7 +204,7 @@ class ChainConfig(Checked):
             "auto: baoab; gibbs where it is expected to be faster; psgld without biases or"
             " centring, or if the prior is fixed"
         ),
-        metavar="|".join([AUTO, *for_ratings()]),
+        metavar="|".join([AUTO, *SAMPLERS]),
     )
     grid: int | None = setting(
         "Number B of blocks of rows, and also of columns.",
@@ -262,7 +290,7 @@ class ChainConfig(Checked):
     @model_validator(mode="before")
     @classmethod
     def _check_sampler(cls, data: Any) -> Any:
-        sampler = SamplerSection.parse(data.get("sampler", DEFAULT_SAMPLER), cls.for_density)
+        sampler = cls.Section.parse(data.get("sampler", DEFAULT_SAMPLER))
         return {**data, "sampler": sampler}
 
     def plain(self, processes: int = 1, finest: int | None = None) -> dict[str, Any]:
@@ -304,7 +332,7 @@ class ChainConfig(Checked):
         """Return the requested or the default target accuracy; "none" without one."""
         if self.until:
             return self.until
-        if self.for_density or self.iterations is not None:
+        if self.iterations is not None:
             return "none"
         return format_accuracy({"ess": ESS_PER_CHAIN * self.chains})
 

@@ -10,7 +10,7 @@ import functools
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import BaseModel, Field, ValidationInfo, create_model, field_validator
 from typing_extensions import override
@@ -63,8 +63,6 @@ def feature_sizes(ratings: Ratings) -> dict[Factor, tuple[int, int]]:
 
 class FactorConfig(BaseModel):
     """Settings of every model."""
-
-    for_density: ClassVar[bool] = False
 
     rank: Rank | Literal["auto"] = setting(
         "Number K of latent dimensions; 0: biases only.",

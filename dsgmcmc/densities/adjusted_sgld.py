@@ -19,12 +19,11 @@ import numpy as np
 from pydantic import Field
 from typing_extensions import override
 
+from dsgmcmc.densities.base import DensitySampler
 from dsgmcmc.densities.density import multiply
-from dsgmcmc.densities.subsampling import Subsample, SumTarget
+from dsgmcmc.densities.subsampling import DATUM_GRADIENTS, Subsample, SumTarget
 from dsgmcmc.densities.sums import SumDensity
 from dsgmcmc.kernels.formula import Formula
-from dsgmcmc.samplers.base import Sampler
-from dsgmcmc.samplers.gradients import DATUM_GRADIENTS
 from dsgmcmc.samplers.step_size import StepSize
 
 DRIFT = Formula("""
@@ -39,7 +38,7 @@ class AdjustedSGLDConfig(StepSize):
     step_size: float = Field(0.2, gt=0)
 
 
-class AdjustedSGLD(Sampler[AdjustedSGLDConfig, SumTarget]):
+class AdjustedSGLD(DensitySampler[AdjustedSGLDConfig, SumDensity]):
     """Langevin dynamics whose injected noise and gradient noise together have variance 2 eps."""
 
     Config = AdjustedSGLDConfig

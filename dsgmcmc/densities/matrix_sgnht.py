@@ -24,12 +24,11 @@ import numpy as np
 from pydantic import Field
 from typing_extensions import override
 
+from dsgmcmc.densities.base import DensitySampler
 from dsgmcmc.densities.density import Density, multiply
 from dsgmcmc.densities.vector import VectorTarget
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.formula import Formula
-from dsgmcmc.samplers.base import Sampler
-from dsgmcmc.samplers.step_policy import StepPolicy
 from dsgmcmc.samplers.step_size import StepSize
 from dsgmcmc.targets.state import StateField
 from dsgmcmc.types import Float64
@@ -55,13 +54,7 @@ class MatrixSGNHTConfig(StepSize):
     diffusion: float = Field(0.5, gt=0, description="A, the friction if gradients have no noise")
 
 
-class MatrixSGNHTSteps(StepPolicy[MatrixSGNHTConfig]):
-    """Decides about the steps of MatrixSGNHT."""
-
-    density_step = 0.15
-
-
-class MatrixSGNHT(Sampler[MatrixSGNHTConfig, VectorTarget[Density]]):
+class MatrixSGNHT(DensitySampler[MatrixSGNHTConfig, Density]):
     """A Nose-Hoover thermostat with a matrix of frictions.
 
     Let V be the covariance of the noise in P^-1/2 grad U~. This noise acts on momenta like the
@@ -85,8 +78,6 @@ class MatrixSGNHT(Sampler[MatrixSGNHTConfig, VectorTarget[Density]]):
     Config = MatrixSGNHTConfig
     gradients = ("part", "control-variate")
     draws_data = True
-    densities = object
-    Steps = MatrixSGNHTSteps
     fields = (StateField("theta"), StateField("r"))  # position and momentum
     momentum = "r"
     scratch = ("g", "normal")

@@ -20,11 +20,12 @@ from numpy.random import Generator
 from pydantic import Field
 from typing_extensions import override
 
+from dsgmcmc.densities.base import DensitySampler
 from dsgmcmc.densities.density import D, Density, prior_energy
 from dsgmcmc.densities.vector import VectorTarget
 from dsgmcmc.errors import refusing
 from dsgmcmc.kernels.formula import dense
-from dsgmcmc.samplers.base import C, Sampler
+from dsgmcmc.samplers.base import C
 from dsgmcmc.samplers.step_size import SamplerConfig
 from dsgmcmc.types import Array, Float64, Purpose
 
@@ -85,7 +86,7 @@ class DualAveraging:
         self._log_mean = weight * self._log_eps + (1 - weight) * self._log_mean
 
 
-class Metropolis(Sampler[C, VectorTarget[D]]):
+class Metropolis(DensitySampler[C, D]):
     """A kernel that proposes a new value for every row, and accepts or rejects it.
 
     Attributes
@@ -98,7 +99,6 @@ class Metropolis(Sampler[C, VectorTarget[D]]):
     """
 
     gradients = ("none",)
-    densities: ClassVar[type | None] = object
     scratch = ()
     #: Many proposals are rejected, and the energy of a draw takes all data, so that not all states
     #: are kept.

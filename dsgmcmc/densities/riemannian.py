@@ -9,16 +9,16 @@ Metropolis correction.
 from __future__ import annotations
 
 from math import sqrt
-from typing import ClassVar
 
 from pydantic import Field
 from typing_extensions import override
 
+from dsgmcmc.densities.base import DensitySampler
 from dsgmcmc.densities.density import Riemannian, multiply
 from dsgmcmc.densities.vector import VectorTarget
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.formula import Formula
-from dsgmcmc.samplers.base import C, Sampler
+from dsgmcmc.samplers.base import C
 from dsgmcmc.samplers.step_size import StepSize
 from dsgmcmc.targets.state import StateField
 
@@ -26,12 +26,12 @@ KICK = Formula("kick = noise * z - eps * (grad + turned)")
 UPDATE = Formula("theta = theta - eps * root * (root * grad - 2 * divergence) + noise * root * z")
 
 
-class RiemannianSampler(Sampler[C, VectorTarget[Riemannian]]):
+class RiemannianSampler(DensitySampler[C, Riemannian]):
     """A sampler in the metric of the density."""
 
     gradients = ("part", "full", "control-variate")
     draws_data = True
-    densities: ClassVar[type | None] = Riemannian
+    densities = Riemannian
 
 
 class GSGRHMCConfig(StepSize):

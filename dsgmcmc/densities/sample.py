@@ -9,13 +9,14 @@ import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from typing_extensions import override
 
-from dsgmcmc.config.chain import ChainConfig, ResolvedChain, section_of
+from dsgmcmc.config.chain import ChainConfig, ResolvedChain, SamplerSection, section_of
 from dsgmcmc.config.units import LEAST_DRAWS
+from dsgmcmc.densities.base import DensityGradient, DensitySampler
 from dsgmcmc.densities.curvature import complete
 from dsgmcmc.densities.density import (
     D,
@@ -25,6 +26,8 @@ from dsgmcmc.densities.density import (
     check_gradient,
     start_points,
 )
+from dsgmcmc.densities.registry import SAMPLERS
+from dsgmcmc.densities.settings import DensitySection, check_settings, with_default_step
 from dsgmcmc.densities.vector import NOT_CONDITIONAL, VectorTarget
 from dsgmcmc.densities.verdict import Mixing, reasons_to_doubt
 from dsgmcmc.diagnostics.convergence import split_interleaved
@@ -34,7 +37,6 @@ from dsgmcmc.parallel.alone import Alone, Comm
 from dsgmcmc.parallel.comm import agree, launched, on_root, run_for_caller
 from dsgmcmc.parallel.schedule import Schedule
 from dsgmcmc.posterior.export import datatree
-from dsgmcmc.samplers import SAMPLERS
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.samplers.step_size import SamplerConfig
 from dsgmcmc.settings import in_python
@@ -66,6 +68,8 @@ RUN_SETTINGS = {"until", "evaluate_every", "checkpoint_every", "save_draws"}
 class DensityConfig(ChainConfig):
     """Settings of chains that sample a density, as the user gives them; some may be left open."""
 
+    Section: ClassVar[type[SamplerSection]] = DensitySection
+
     @classmethod
     def build(cls, settings: Mapping[str, Any]) -> Self:
         """Return checked settings, with the defaults of `DEFAULTS`, the sampler, and this class.
@@ -86,12 +90,17 @@ class DensityConfig(ChainConfig):
         return cls.from_settings({**defaults, **DEFAULTS, **settings, "sampler": section})
 
     @override
+    def _target_accuracy(self) -> str:
+        """Return "none": there are no predictions to monitor."""
+        return "none"
+
+    @override
     def _plain(self, processes: int, finest: int | None, until: str | None) -> dict[str, Any]:
         """As in the base class; step sizes that are left open are chosen for a density."""
         plain = super()._plain(processes, finest, until)
         algorithm = self.sampler.algorithm
         sweep_length = algorithm.sweep_length(self.sampler.config, plain["grid"])
-        config = algorithm.Steps.for_density(self.sampler.config, sweep_length)
+        config = with_default_step(algorithm, self.sampler.config, sweep_length)
         return {**plain, "sampler": self.sampler.model_copy(update={"config": config})}
 
     def resolved(self, processes: int = 1, finest: int | None = None) -> ResolvedDensity:
@@ -110,14 +119,16 @@ def check_fits(
 
     `name` is the sampler's name in the message, by default that of its class.
     """
-    _check_class(density, sampler.densities, f"sampler {name or sampler.__name__} samples")
+    if issubclass(sampler, DensitySampler):
+        _check_class(density, sampler.densities, f"sampler {name or sampler.__name__} samples")
     estimator = sampler.estimator(config)
-    _check_class(density, estimator.densities, f"sampler.gradient = {config.gradient!r} needs")
+    if issubclass(estimator, DensityGradient):
+        _check_class(density, estimator.densities, f"sampler.gradient = {config.gradient!r} needs")
 
 
-def _check_class(density: Density, needed: type | None, needs: str) -> None:
-    """Raise `InputError` unless a density has a class, if one is needed."""
-    if needed is not None and not isinstance(density, needed):
+def _check_class(density: Density, needed: type, needs: str) -> None:
+    """Raise `InputError` unless a density has a class."""
+    if not isinstance(density, needed):
         raise InputError(f"{needs} a {needed.__name__}, which this {type(density).__name__} is not")
 
 
@@ -174,8 +185,8 @@ def sample(
     target : VectorTarget
         Result of `vector_target` for `sampler`.
     sampler : Sampler
-        The sampler for which `target` was prepared; any of `dsgmcmc.samplers.SAMPLERS` except Gibbs
-        sampling.
+        The sampler for which `target` was prepared; any of `dsgmcmc.densities.SAMPLERS` except
+        Gibbs sampling.
     iterations : int
     sd : float
         Standard deviation of the initial state about the density's `start`, or else its prior mean,
@@ -496,11 +507,11 @@ def _check(density: Density, config: ResolvedDensity) -> None:
         raise InputError(
             f"grid {config.grid}: {density.n_data} data cannot be cut into so many parts"
         )
-    sampler.check_density(config.sampler.config, config.grid, density.dimension)
+    check_settings(sampler, config.sampler.config, config.grid, density.dimension)
     points = start_points(density, config.initial_sd)
     check_energy(density, points)
     estimator = sampler.estimator(config.sampler.config)
-    if sampler.gradients == ("none",) or estimator.densities is not None:
+    if sampler.gradients == ("none",) or issubclass(estimator, DensityGradient):
         return
     if estimator.by_parts:
         gradient = density.gradient(points[:1], slice(0, None, config.grid))

@@ -23,10 +23,11 @@ from typing import ClassVar
 import numpy as np
 from typing_extensions import override
 
+from dsgmcmc.densities.base import DensityGradient
 from dsgmcmc.densities.sums import SumDensity
 from dsgmcmc.densities.vector import VectorTarget
 from dsgmcmc.errors import InputError
-from dsgmcmc.samplers.gradients import PartGradient
+from dsgmcmc.samplers.gradients import GRADIENTS
 from dsgmcmc.samplers.step_size import SamplerConfig
 from dsgmcmc.targets.base import Cell
 from dsgmcmc.types import Float64, Int64, Purpose
@@ -64,7 +65,7 @@ class Terms:
         return np.atleast_2d(np.cov(terms, rowvar=False)) / len(terms)
 
 
-class Subsample(PartGradient[SumTarget]):
+class Subsample(DensityGradient[SumDensity]):
     """Data drawn with replacement, with probabilities that subclasses define.
 
     Attributes
@@ -78,6 +79,7 @@ class Subsample(PartGradient[SumTarget]):
     """
 
     densities = SumDensity
+    draws_data = True
     #: Whether the last gradient of every datum is stored, and whether the estimator sums
     #: differences from it.
     stored: ClassVar[bool] = True
@@ -341,6 +343,18 @@ class AdaptivePublished(Adaptive):
     def stiffness(self, density: SumDensity, theta: Float64, index: Int64 | slice) -> Float64:
         """Return kappa_i = L_i, (n, S)."""
         return np.broadcast_to(density.smoothness, (len(theta), density.n_data))[:, index]
+
+
+#: The estimators that draw single data, by name. To add one, list its class here.
+DATUM_GRADIENTS: dict[str, type[Subsample]] = {
+    "saga": Saga,
+    "importance": ImportanceSampling,
+    "importance-saga": ImportanceSaga,
+    "adaptive": Adaptive,
+    "adaptive-stored": AdaptiveStored,
+    "adaptive-published": AdaptivePublished,
+}
+GRADIENTS.update(DATUM_GRADIENTS)  # where samplers look for the estimator that a setting names
 
 
 def draw(p: Float64, size: int, generator: np.random.Generator) -> Int64:

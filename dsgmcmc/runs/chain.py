@@ -31,7 +31,7 @@ from dsgmcmc.parallel.signals import Request
 from dsgmcmc.runs.checkpoint import ChainState, Checkpoints
 from dsgmcmc.runs.control import Control
 from dsgmcmc.runs.recorder import DrawRecorder
-from dsgmcmc.samplers import SAMPLERS, for_ratings
+from dsgmcmc.samplers import SAMPLERS
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.settings import named
 from dsgmcmc.storage.rundir import Facts, RunDirectory, changed_versions
@@ -532,8 +532,8 @@ def fallbacks(config: ResolvedConfig, given_of_sampler: Collection[str]) -> list
 def _gibbs_samplers(config: ResolvedConfig) -> list[Fallback]:
     """List the exact Gibbs samplers whose sweeps are as long as the run's, but not its own."""
     found = []
-    for name in for_ratings():
-        if name == config.sampler.name or not SAMPLERS[name].draws_conditionals:
+    for name, sampler in SAMPLERS.items():
+        if name == config.sampler.name or not sampler.draws_conditionals:
             continue
         section = SamplerSection.parse(name)
         if section.algorithm.sweep_length(section.config, config.grid) == config.sweep_length:

@@ -4,51 +4,27 @@ Nothing here depends on processes, files or the factorisation. To add a sampler,
 list it below.
 """
 
-from __future__ import annotations
+from typing import Any
 
-from typing import TYPE_CHECKING, Any
+from dsgmcmc.samplers.baoab import BAOAB
+from dsgmcmc.samplers.base import Sampler
+from dsgmcmc.samplers.gibbs import Gibbs
+from dsgmcmc.samplers.hamcmc import HAMCMC
+from dsgmcmc.samplers.psgld import PSGLD
+from dsgmcmc.samplers.sghmc import SGHMC
+from dsgmcmc.samplers.sgld import SGLD
+from dsgmcmc.samplers.sgnht import SGNHT
+from dsgmcmc.samplers.sgrld import SGRLD
 
-from dsgmcmc.samplers.registry import Registry
-
-if TYPE_CHECKING:
-    from dsgmcmc.samplers.base import Sampler
-
-#: All samplers by name; ``SAMPLERS[name].Config`` has the settings. Those in ``densities`` sample
-#: only densities. The others sample ratings and densities, except Gibbs sampling, which needs
-#: conditional distributions.
-SAMPLERS: Registry[Sampler[Any, Any]] = Registry(
-    {
-        "sgld": "samplers.sgld.SGLD",
-        "psgld": "samplers.psgld.PSGLD",
-        "hamcmc": "samplers.hamcmc.HAMCMC",
-        "baoab": "samplers.baoab.BAOAB",
-        "gibbs": "samplers.gibbs.Gibbs",
-        "sghmc": "samplers.sghmc.SGHMC",
-        "sgnht": "samplers.sgnht.SGNHT",
-        "sgrld": "samplers.sgrld.SGRLD",
-        "mh": "densities.mh.MH",
-        "hmc": "densities.hmc.HMC",
-        "mala": "densities.mala.MALA",
-        "smh1": "densities.scalable.SMH1",
-        "smh2": "densities.scalable.SMH2",
-        "austerity": "densities.mh.Austerity",
-        "stochastic_mh": "densities.mh.StochasticMH",
-        "modified_stochastic_mh": "densities.mh.ModifiedStochasticMH",
-        "gsgrhmc": "densities.riemannian.GSGRHMC",
-        "gsgrld": "densities.riemannian.GSGRLD",
-        "matrix_sgnht": "densities.matrix_sgnht.MatrixSGNHT",
-        "adjusted_sgld": "densities.adjusted_sgld.AdjustedSGLD",
-    }
-)
-
-
-def for_ratings() -> list[str]:
-    """Return the names of the samplers of ratings; `Sampler.densities` is set on all others."""
-    return [name for name, home in SAMPLERS.data.items() if not _samples_densities_only(home)]
-
-
-def _samples_densities_only(home: Any) -> bool:
-    """Whether an entry of the registry, a class or where it is, samples only densities."""
-    if isinstance(home, str):
-        return home.startswith("densities.")
-    return home.densities is not None
+#: The samplers of ratings by name; ``SAMPLERS[name].Config`` has the settings. All but Gibbs
+#: sampling, which needs conditional distributions, also sample densities.
+SAMPLERS: dict[str, type[Sampler[Any, Any]]] = {
+    "sgld": SGLD,
+    "psgld": PSGLD,
+    "hamcmc": HAMCMC,
+    "baoab": BAOAB,
+    "gibbs": Gibbs,
+    "sghmc": SGHMC,
+    "sgnht": SGNHT,
+    "sgrld": SGRLD,
+}

@@ -77,8 +77,6 @@ class BAOABConfig(RisingStep):
 class BAOABSteps(MeasuredStep[BAOABConfig]):
     """Decides about the steps of BAOAB: by the number of data, and by temperatures in burn-in."""
 
-    density_step = 0.1
-
     @classmethod
     @override
     def for_data(cls, config: BAOABConfig, n_data: int, per_parameter: float) -> BAOABConfig:

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.formula import Formula
-from dsgmcmc.samplers.gradients import DATUM_GRADIENTS, GRADIENTS, GradientEstimator, T
+from dsgmcmc.samplers.gradients import GRADIENTS, GradientEstimator, PartGradient, T
 from dsgmcmc.samplers.step_policy import StepPolicy
 from dsgmcmc.samplers.step_size import SamplerConfig
 from dsgmcmc.targets.base import Target
@@ -49,13 +49,10 @@ class Sampler(ABC, Generic[C, T]):
     Config: ClassVar[type[SamplerConfig]]
     #: Names of the gradient estimators that the sampler can use, the default first.
     gradients: ClassVar[tuple[str, ...]] = ("part",)
-    #: Whether it can also use the gradient estimators in `DATUM_GRADIENTS`, which draw single data.
+    #: Whether it can also use the gradient estimators that draw single data.
     draws_data: ClassVar[bool] = False
     #: Whether it draws rows from their conditional distributions, which must then be normal.
     draws_conditionals: ClassVar[bool] = False
-    #: If it samples only densities: the class that a density must have, `object` for any. None if
-    #: it samples ratings.
-    densities: ClassVar[type | None] = None
     #: Decides about steps: before a run about the configuration, and then about every iteration.
     Steps: ClassVar[type[StepPolicy[Any]]] = StepPolicy
     #: Temporary arrays of the shape of theta, not stored with a block; the first one receives
@@ -114,13 +111,16 @@ class Sampler(ABC, Generic[C, T]):
         name = config.gradient
         if name is None:
             name = cls.gradients[0]
-        if name in DATUM_GRADIENTS and (cls.draws_data or name in cls.gradients):
-            return DATUM_GRADIENTS[name]
         if name in cls.gradients:
             return GRADIENTS[name]
-        usable = " or ".join(cls.gradients)
+        drawing = []
         if cls.draws_data:
-            usable += f", and for sums over data {' or '.join(DATUM_GRADIENTS)}"
+            drawing = [each for each, estimator in GRADIENTS.items() if estimator.draws_data]
+        if name in drawing:
+            return GRADIENTS[name]
+        usable = " or ".join(cls.gradients)
+        if drawing:
+            usable += f", and for sums over data {' or '.join(drawing)}"
         raise InputError(f"sampler.gradient: {cls.__name__} cannot use {name!r}; it takes {usable}")
 
     @classmethod
@@ -137,7 +137,8 @@ class Sampler(ABC, Generic[C, T]):
         Here: if a correction for the gradient noise of independent parts would be wrong.
         """
         if getattr(config, "noise_correction", False):
-            if config.gradient == "control-variate" or config.gradient in DATUM_GRADIENTS:
+            estimator = cls.estimator(config)
+            if estimator.by_parts and estimator is not PartGradient:
                 raise InputError(
                     "sampler.noise_correction is for the noise of plain parts: leave it out"
                 )
@@ -148,10 +149,6 @@ class Sampler(ABC, Generic[C, T]):
                 subject="sampler.noise_correction",
                 otherwise="leave it out",
             )
-
-    @classmethod
-    def check_density(cls, config: C, grid: int, dimension: int) -> None:
-        """Raise `InputError` if these settings would sample a wrong distribution on a density."""
 
     @classmethod
     def needs_independent_parts(

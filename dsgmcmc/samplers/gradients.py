@@ -15,7 +15,6 @@ from typing import Any, ClassVar, Generic, TypeVar
 from typing_extensions import override
 
 from dsgmcmc.kernels.formula import Gradient
-from dsgmcmc.samplers.registry import Registry
 from dsgmcmc.samplers.step_size import SamplerConfig
 from dsgmcmc.targets.base import Cell, Target
 from dsgmcmc.targets.state import ParameterBlock, Rows, StateField
@@ -45,14 +44,15 @@ class GradientEstimator(ABC, Generic[T]):
         Temporary arrays of the shape of theta, in addition to ``g``.
     fixed_likelihood : bool
         Whether no parameter of the likelihood other than tau may be sampled.
+    draws_data : bool
+        Whether it draws single data, for targets that are sums over data and have access to them.
     """
 
     by_parts: ClassVar[bool]
     fields: ClassVar[tuple[StateField, ...]] = ()
     scratch: ClassVar[tuple[str, ...]] = ()
     fixed_likelihood: ClassVar[bool] = False
-    #: Class of the densities that the estimator supports; None for all densities.
-    densities: ClassVar[type | None] = None
+    draws_data: ClassVar[bool] = False
 
     def __init__(self, config: SamplerConfig, burn_in: int) -> None:
         self.config = config
@@ -231,22 +231,10 @@ class NoGradient(GradientEstimator[Target]):
 
 
 #: Estimators by name. To add one, list its class here; samplers declare the estimators that they
-#: can use.
+#: can use. `dsgmcmc.densities.subsampling` adds those that draw single data.
 GRADIENTS: dict[str, type[GradientEstimator[Any]]] = {
     "part": PartGradient,
     "full": FullGradient,
     "none": NoGradient,
     "control-variate": ControlVariate,
 }
-
-#: Estimators that draw single data, for densities that are sums over data.
-DATUM_GRADIENTS: Registry[GradientEstimator[Any]] = Registry(
-    {
-        "saga": "densities.subsampling.Saga",
-        "importance": "densities.subsampling.ImportanceSampling",
-        "importance-saga": "densities.subsampling.ImportanceSaga",
-        "adaptive": "densities.subsampling.Adaptive",
-        "adaptive-stored": "densities.subsampling.AdaptiveStored",
-        "adaptive-published": "densities.subsampling.AdaptivePublished",
-    }
-)

@@ -39,7 +39,6 @@ from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.samplers.gradients import PartGradient
 from dsgmcmc.samplers.metrics import Fisher
-from dsgmcmc.samplers.step_policy import StepPolicy
 from dsgmcmc.samplers.step_size import StepSize
 from dsgmcmc.settings import named
 from dsgmcmc.targets.base import Target
@@ -103,12 +102,6 @@ class PairProducts(Replicated):
     skipped: Float64
 
 
-class HAMCMCSteps(StepPolicy[HAMCMCConfig]):
-    """Decides about the steps of HAMCMC."""
-
-    density_step = 0.08
-
-
 class HAMCMC(Sampler[HAMCMCConfig, Target]):
     """Hessian-approximated MCMC.
 
@@ -128,7 +121,6 @@ class HAMCMC(Sampler[HAMCMCConfig, Target]):
     Config = HAMCMCConfig
     gradients = ("part", "control-variate")
     scratch = ("g", "g2")
-    Steps = HAMCMCSteps
 
     def __init__(self, config: HAMCMCConfig, burn_in: int) -> None:
         super().__init__(config, burn_in)

@@ -23,7 +23,6 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 from typing_extensions import override
 
-from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.samplers.step_size import StepSize
@@ -71,15 +70,6 @@ class PSGLD(Sampler[PSGLDConfig, Target]):
     draws_data = True
     #: Position, and running mean of squared gradients.
     fields = (StateField("theta"), StateField("v"))
-
-    @classmethod
-    @override
-    def check_density(cls, config: PSGLDConfig, grid: int, dimension: int) -> None:
-        """Refuse the default step, which grows with the square root of N on a posterior's scale."""
-        if "step_size" not in config.model_fields_set:
-            raise InputError(
-                "the default step of psgld is for factorisations: give it a step_size, or take sgld"
-            )
 
     @override
     def step(self, target: Target, iteration: int) -> None:

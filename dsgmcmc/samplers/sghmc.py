@@ -29,7 +29,6 @@ from typing_extensions import override
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.samplers.base import NORMAL
-from dsgmcmc.samplers.step_policy import StepPolicy
 from dsgmcmc.samplers.step_size import RisingStep
 from dsgmcmc.samplers.underdamped import BAOA, Underdamped
 from dsgmcmc.settings import named
@@ -55,9 +54,6 @@ spread = sqrt(2 * fade - parts * h_i * h_i * p)
 """,
 }
 
-#: Default gamma h on plain vectors, if gradients have noise.
-NOISY_FADE = 0.9
-
 
 class SGHMCConfig(RisingStep):
     """Configuration of SGHMC; `step_size` is eps, half the square of the step h of the dynamics."""
@@ -79,26 +75,6 @@ class SGHMCConfig(RisingStep):
             "add less noise, because gradients have noise, too; only with independent parts"
         ),
     )
-
-
-class SGHMCSteps(StepPolicy[SGHMCConfig]):
-    """Decides about the steps of SGHMC."""
-
-    density_step = 0.04
-
-    @classmethod
-    @override
-    def for_density(cls, config: SGHMCConfig, sweep_length: int) -> SGHMCConfig:
-        """Return the configuration for a plain vector, as the base class does.
-
-        If gradients are of parts, gamma h is `NOISY_FADE`, unless the user has set the step, the
-        friction, the splitting or the noise correction.
-        """
-        adapted = super().for_density(config, sweep_length)
-        fixed = {"step_size", "gamma", "splitting", "noise_correction"} & config.model_fields_set
-        if fixed or sweep_length == 1:
-            return adapted
-        return adapted.model_copy(update={"gamma": NOISY_FADE / sqrt(2 * adapted.step_size)})
 
 
 class SGHMC(Underdamped[SGHMCConfig]):
@@ -123,7 +99,6 @@ class SGHMC(Underdamped[SGHMCConfig]):
     Config = SGHMCConfig
     gradients = ("part", "full", "control-variate")
     draws_data = True
-    Steps = SGHMCSteps
 
     def __init__(self, config: SGHMCConfig, burn_in: int) -> None:
         super().__init__(config, burn_in, config.metric)

@@ -22,7 +22,6 @@ from typing_extensions import override
 
 from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.samplers.base import Sampler
-from dsgmcmc.samplers.step_policy import StepPolicy
 from dsgmcmc.samplers.step_size import StepSize
 from dsgmcmc.targets.base import Target
 
@@ -35,19 +34,12 @@ class SGLDConfig(StepSize):
     step_size: float = Field(0.9, gt=0, description="h; the step is h / largest count of a row")
 
 
-class SGLDSteps(StepPolicy[SGLDConfig]):
-    """Decides about the steps of SGLD."""
-
-    density_step = 0.08
-
-
 class SGLD(Sampler[SGLDConfig, Target]):
     """Stochastic gradient Langevin dynamics."""
 
     Config = SGLDConfig
     gradients = ("part", "full", "control-variate")
     draws_data = True
-    Steps = SGLDSteps
 
     @override
     def step(self, target: Target, iteration: int) -> None:

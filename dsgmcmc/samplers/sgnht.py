@@ -31,7 +31,6 @@ from typing_extensions import override
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.samplers.gradients import PartGradient
-from dsgmcmc.samplers.step_policy import StepPolicy
 from dsgmcmc.samplers.step_size import RisingStep
 from dsgmcmc.samplers.underdamped import MetricSampler
 from dsgmcmc.settings import named
@@ -88,12 +87,6 @@ class Thermostat(Replicated):
     xi: Float64
 
 
-class SGNHTSteps(StepPolicy[SGNHTConfig]):
-    """Decides about the steps of SGNHT."""
-
-    density_step = 0.15
-
-
 class SGNHT(MetricSampler[SGNHTConfig]):
     """Stochastic gradient Nose-Hoover thermostats.
 
@@ -119,7 +112,6 @@ class SGNHT(MetricSampler[SGNHTConfig]):
     Config = SGNHTConfig
     gradients = ("part", "control-variate")
     draws_data = True
-    Steps = SGNHTSteps
     momentum = "r"
     defaults: ClassVar[dict[str, Any]] = {**MetricSampler.defaults, "schedule": "random"}
 
@@ -148,17 +140,6 @@ class SGNHT(MetricSampler[SGNHTConfig]):
             subject="the thermostat of sgnht",
             otherwise="take another sampler",
         )
-
-    @classmethod
-    @override
-    def check_density(cls, config: SGNHTConfig, grid: int, dimension: int) -> None:
-        """Refuse minibatches for several parameters, whose noise differs between directions."""
-        noisy = cls.sweep_length(config, grid) > 1 and config.gradient in (None, "part")
-        if noisy and dimension > 1:
-            raise InputError(
-                "sgnht cannot match minibatch noise: take matrix_sgnht up to D = 50, else sghmc or"
-                " grid=1"
-            )
 
     @property
     @override

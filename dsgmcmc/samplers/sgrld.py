@@ -20,7 +20,6 @@ from typing import Literal
 from pydantic import Field
 from typing_extensions import override
 
-from dsgmcmc.samplers.step_policy import StepPolicy
 from dsgmcmc.samplers.step_size import RisingStep
 from dsgmcmc.samplers.underdamped import MetricSampler
 from dsgmcmc.targets.base import Target
@@ -48,12 +47,6 @@ class SGRLDConfig(RisingStep):
     )
 
 
-class SGRLDSteps(StepPolicy[SGRLDConfig]):
-    """Decides about the steps of SGRLD."""
-
-    density_step = 0.08
-
-
 class SGRLD(MetricSampler[SGRLDConfig]):
     """Stochastic gradient Riemannian Langevin dynamics.
 
@@ -72,7 +65,6 @@ class SGRLD(MetricSampler[SGRLDConfig]):
     Config = SGRLDConfig
     gradients = ("part", "full", "control-variate")
     draws_data = True
-    Steps = SGRLDSteps
 
     def __init__(self, config: SGRLDConfig, burn_in: int) -> None:
         super().__init__(config, burn_in, config.metric)

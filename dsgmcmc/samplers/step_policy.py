@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import ClassVar, Generic, TypeVar
+from typing import Generic, TypeVar
 
-from dsgmcmc.samplers.step_size import SamplerConfig, StepSize
+from dsgmcmc.samplers.step_size import SamplerConfig
 from dsgmcmc.targets.state import Replicated
 
 C = TypeVar("C", bound=SamplerConfig)
@@ -14,9 +14,9 @@ C = TypeVar("C", bound=SamplerConfig)
 class StepPolicy(Replicated, Generic[C]):
     """Decides about the steps of a sampler.
 
-    Class methods choose the configuration: for the data, for a density, and after divergence. An
-    instance decides about the iterations of a chain; here their steps follow from the configuration
-    alone. What it decides by the state of the chain is replicated, and saved in checkpoints.
+    Class methods choose the configuration: for the data, and after divergence. An instance decides
+    about the iterations of a chain; here their steps follow from the configuration alone. What it
+    decides by the state of the chain is replicated, and saved in checkpoints.
 
     Parameters
     ----------
@@ -32,10 +32,6 @@ class StepPolicy(Replicated, Generic[C]):
         user has chosen the step.
     """
 
-    #: Largest default step on plain vectors, if a gradient uses all data; with B parts, it is
-    #: divided by B. None: the default is not changed.
-    density_step: ClassVar[float | None] = None
-
     def __init__(self, config: C, burn_in: int) -> None:
         self.config = config
         self.burn_in = burn_in
@@ -50,23 +46,6 @@ class StepPolicy(Replicated, Generic[C]):
         `per_parameter` is the number of data per parameter of the factors.
         """
         return config
-
-    @classmethod
-    def for_density(cls, config: C, sweep_length: int) -> C:
-        """Return the configuration for a vector: a default step is at most `density_step` / B.
-
-        Gradients of B parts have noise of variance B - 1 in the metric of the Fisher information.
-        At such steps, noise that is independent in every iteration makes standard deviations a few
-        percent too large. `sweep_length` is B, or 1 if gradients use all data.
-        """
-        if (
-            cls.density_step is None
-            or not isinstance(config, StepSize)
-            or "step_size" in config.model_fields_set
-        ):
-            return config
-        largest = cls.density_step / sweep_length
-        return config.model_copy(update={"step_size": min(config.step_size, largest)})
 
     @classmethod
     def after_divergence(cls, config: C, fixed: Collection[str]) -> dict[str, C]:

@@ -30,7 +30,7 @@ from support import (
 from dsgmcmc.diagnostics.summary import read_summary
 from dsgmcmc.parallel import ring
 from dsgmcmc.runs import choices
-from dsgmcmc.samplers import SAMPLERS, for_ratings
+from dsgmcmc.samplers import SAMPLERS
 from dsgmcmc.samplers.gradients import GRADIENTS
 from dsgmcmc.storage import store
 from dsgmcmc.storage.rundir import RunDirectory
@@ -90,7 +90,7 @@ def pairs() -> list[Any]:
     other numbers of processes and with other libraries.
     """
     cases = []
-    for (s, sampler), k in product(enumerate(for_ratings()), range(3)):
+    for (s, sampler), k in product(enumerate(SAMPLERS), range(3)):
         schedule = "random" if sampler in INDEPENDENT else SCHEDULES[k]
         values = (sampler, schedule, PRIORS[(k + s) % 3], NOISES[(k + 2 * s) % 3])
         marks = [pytest.mark.once] if k != s % 3 else []
@@ -231,7 +231,7 @@ CASES = {
 }
 #: Every estimator that a sampler can use instead of its own, and noises in turns, where an
 #: estimator serves both.
-OTHERS = [(name, gradient) for name in for_ratings() for gradient in SAMPLERS[name].gradients[1:]]
+OTHERS = [(name, each) for name, sampler in SAMPLERS.items() for each in sampler.gradients[1:]]
 for number, (name, gradient) in enumerate(OTHERS):
     noise = {} if number % 2 or GRADIENTS[gradient].fixed_likelihood else BOTH
     CASES[f"{name}, {gradient}"] = case(name, sampler_settings={"gradient": gradient}, **noise)

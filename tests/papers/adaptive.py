@@ -22,7 +22,7 @@ from scipy.stats import kurtosis
 from dsgmcmc.densities.density import posterior_gradient, prior_energy
 from dsgmcmc.densities.regression import Regression
 from dsgmcmc.densities.sample import sample
-from dsgmcmc.samplers.gradients import DATUM_GRADIENTS
+from dsgmcmc.densities.subsampling import DATUM_GRADIENTS
 
 SIZE = 122
 STEPS = (5e-3, 5e-4, 5e-5)

@@ -10,8 +10,8 @@ from time import process_time
 
 import numpy as np
 
+from dsgmcmc.densities.registry import SAMPLERS
 from dsgmcmc.densities.sample import vector_target
-from dsgmcmc.samplers import SAMPLERS
 
 TESTS = Path(__file__).resolve().parents[1]
 sys.path += [str(TESTS), str(TESTS / "reference")]

@@ -17,10 +17,10 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
+from dsgmcmc.densities.base import DensityGradient
 from dsgmcmc.densities.density import ALL, Data, Density
 from dsgmcmc.densities.vector import VectorTarget
 from dsgmcmc.samplers.base import Sampler
-from dsgmcmc.samplers.gradients import PartGradient
 from dsgmcmc.samplers.step_size import SamplerConfig
 from dsgmcmc.targets.base import Cell
 from dsgmcmc.types import Float64
@@ -60,7 +60,7 @@ class Augmented(Density, Protocol):
         """
 
 
-class Latent(PartGradient[VectorTarget[Augmented]]):
+class Latent(DensityGradient[Augmented]):
     """The gradient of a part given latent variables."""
 
     densities = Augmented

@@ -9,11 +9,11 @@ from mpi4py import MPI
 
 from dsgmcmc.config.run import RunConfig
 from dsgmcmc.data.ratings import Ratings
+from dsgmcmc.densities.registry import SAMPLERS
 from dsgmcmc.densities.sample import sample, vector_target
 from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.runs.source import targets_of
-from dsgmcmc.samplers import SAMPLERS
 from dsgmcmc.samplers.base import Sampler
 
 

@@ -8,13 +8,17 @@ import numpy as np
 import pytest
 from support import own_part
 
+from dsgmcmc.densities import SAMPLERS, sample_density
+from dsgmcmc.densities.base import DensitySampler
+from dsgmcmc.densities.density import Density, Gaussian, posterior_gradient
+from dsgmcmc.densities.vector import VectorTarget
 from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.model.likelihoods import Likelihood
 from dsgmcmc.model.likelihoods.gaussian import GaussianRatings
 from dsgmcmc.model.predictive.mixture import SymmetricMixture
-from dsgmcmc.samplers import SAMPLERS
-from dsgmcmc.samplers.sgld import SGLD
+from dsgmcmc.samplers.sgld import SGLD, SGLDConfig
 from dsgmcmc.testing import check_likelihood, check_part, check_sampler
+from dsgmcmc.types import Purpose
 
 
 class TooHot(SGLD):
@@ -75,6 +79,31 @@ def test_a_defective_sampler_is_found(defective: type[SGLD], message: str) -> No
     with pytest.raises(AssertionError, match=message):
         check_sampler(defective)
     assert defective not in SAMPLERS.values()
+
+
+class Direct(DensitySampler[SGLDConfig, Density]):
+    """Langevin dynamics along the gradient of a density, which ratings do not have."""
+
+    Config = SGLDConfig
+    gradients = ("none",)
+    scratch = ()
+
+    def step(self, target: VectorTarget[Density], iteration: int) -> None:
+        """Move along the gradient of all data."""
+        theta = target.block["theta"]
+        eps = self.step_size(target, iteration) / target.precision
+        normal = target.stream.generator(Purpose.PROPOSAL).standard_normal(theta.shape)
+        theta += np.sqrt(2 * eps) * normal - eps * posterior_gradient(target.density, theta)
+
+
+def test_a_sampler_of_densities_alone_is_checked_on_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It samples no ratings; with a name it samples densities like the others."""
+    check_sampler(Direct, step_size=0.05)
+    monkeypatch.setitem(SAMPLERS, "direct", Direct)
+    density = Gaussian(np.ones(2), np.eye(2))
+    section = {"name": "direct", "step_size": 0.1}
+    draws = sample_density(density, sampler=section, iterations=8000, burn_in=200, thin=10)
+    np.testing.assert_allclose(draws.theta.mean(axis=(0, 1)), 1.0, rtol=0, atol=0.2)
 
 
 class Steep(GaussianRatings):

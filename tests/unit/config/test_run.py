@@ -16,7 +16,7 @@ from dsgmcmc.config.units import format_accuracy, parse_accuracy
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.likelihoods import LIKELIHOODS
 from dsgmcmc.model.likelihoods.gaussian import GaussianRatings
-from dsgmcmc.samplers import for_ratings
+from dsgmcmc.samplers import SAMPLERS
 from dsgmcmc.storage.files import read_toml
 from dsgmcmc.storage.rundir import RunDirectory
 
@@ -121,7 +121,7 @@ def test_assignments_take_toml_values_and_plain_words() -> None:
 # ---------------------------------------------------------------------- what is resolved
 
 
-@pytest.mark.parametrize("name", for_ratings())
+@pytest.mark.parametrize("name", SAMPLERS)
 @pytest.mark.parametrize("prior", ["fixed", "normal-gamma"])
 def test_run_toml_gives_back_the_same_chain(tmp_path: Path, name: str, prior: str) -> None:
     """A resumed run reads its settings from run.toml, which has all; TOML has no null, and must not
@@ -311,7 +311,7 @@ def test_how_long_a_run_is(settings: dict[str, Any], end: tuple[str | None, int]
             {"friction": 0.8},
             ["friction: is not a setting; settings of the sampler are sampler.NAME"],
         ),
-        ({"sampler": "sgdl"}, ["sgdl", *for_ratings()]),
+        ({"sampler": "sgdl"}, ["sgdl", *SAMPLERS]),
         ({"sampler": {"frictoin": 0.8}}, ["sampler.frictoin: is not a setting"]),
         ({"sampler": {"name": "psgld", "alpha": 2}}, ["sampler.alpha", "2"]),
         ({"sampler": {"name": "baoab", "step_size": 0}}, ["sampler.step_size", "0"]),

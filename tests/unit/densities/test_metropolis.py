@@ -6,15 +6,17 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dsgmcmc.config.chain import GRADIENTS_OF_DENSITIES, SAMPLERS_OF_DENSITIES
 from dsgmcmc.config.run import build
 from dsgmcmc.densities.metropolis import Metropolis
 from dsgmcmc.densities.mh import Austerity, AusterityConfig
+from dsgmcmc.densities.registry import SAMPLERS, SAMPLERS_OF_RATINGS
 from dsgmcmc.densities.regression import LOGISTIC, Link, Regression, student
 from dsgmcmc.densities.sample import vector_target
 from dsgmcmc.densities.sums import SumDensity
 from dsgmcmc.densities.vector import VectorTarget
 from dsgmcmc.errors import InputError
-from dsgmcmc.samplers import SAMPLERS
+from dsgmcmc.samplers.gradients import GRADIENTS
 
 METROPOLIS = [
     name for name, sampler_type in SAMPLERS.items() if issubclass(sampler_type, Metropolis)
@@ -258,6 +260,13 @@ def test_a_factorisation_is_not_offered_them() -> None:
     ) as error:
         build({"sampler": {"name": "smh2"}})
     assert "smh1" not in str(error.value)
+
+
+def test_messages_know_the_names_that_only_densities_have() -> None:
+    """They say so also where nothing of densities is imported."""
+    assert set(SAMPLERS_OF_DENSITIES) == SAMPLERS.keys() - SAMPLERS_OF_RATINGS.keys()
+    drawing = {name for name, estimator in GRADIENTS.items() if estimator.draws_data}
+    assert set(GRADIENTS_OF_DENSITIES) == drawing
 
 
 def test_a_precision_that_is_not_positive_definite_is_refused() -> None:

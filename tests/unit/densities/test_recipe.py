@@ -14,9 +14,9 @@ from densities import D, Logistic
 from recipe import Dynamics, drift, euler, residual
 from support import normals_of
 
+from dsgmcmc.densities.registry import SAMPLERS
 from dsgmcmc.densities.sample import vector_target
 from dsgmcmc.densities.vector import VectorTarget
-from dsgmcmc.samplers import SAMPLERS
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.samplers.step_size import StepSize
 from dsgmcmc.types import Factor, Purpose

@@ -12,15 +12,15 @@ from dsgmcmc.config.run import build
 from dsgmcmc.densities import sample_density
 from dsgmcmc.densities.adjusted_sgld import AdjustedSGLD
 from dsgmcmc.densities.density import DoubleWell
+from dsgmcmc.densities.registry import SAMPLERS
 from dsgmcmc.densities.regression import Regression
 from dsgmcmc.densities.sample import vector_target
-from dsgmcmc.densities.subsampling import Subsample, draw
+from dsgmcmc.densities.subsampling import DATUM_GRADIENTS, Saga, Subsample, draw
 from dsgmcmc.densities.sums import SumDensity
 from dsgmcmc.densities.vector import VectorTarget
 from dsgmcmc.errors import InputError
-from dsgmcmc.samplers import SAMPLERS
 from dsgmcmc.samplers.base import Sampler
-from dsgmcmc.samplers.gradients import DATUM_GRADIENTS
+from dsgmcmc.samplers.gradients import GRADIENTS
 from dsgmcmc.samplers.sgld import SGLD, SGLDConfig
 
 FEATURES = np.random.default_rng(0).normal(size=(5, 2)) * np.array([1.0, 3.0])
@@ -106,12 +106,17 @@ def test_any_sampler_takes_any_of_them(name: str) -> None:
     assert len(ends) == 7
 
 
-def test_they_are_refused_where_there_are_no_data_to_draw() -> None:
+def test_they_are_refused_where_there_are_no_data_to_draw(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """For a factorisation, for a density that is no sum over data, and by a sampler that visits one
     part twice.
     """
     with pytest.raises(InputError, match="only for densities"):
         build({"sampler": {"name": "sgld", "gradient": "saga"}})
+    monkeypatch.setitem(GRADIENTS, "own", Saga)
+    with pytest.raises(InputError, match="'own' is only for densities"):
+        build({"sampler": {"name": "sgld", "gradient": "own"}})
     with pytest.raises(InputError, match="'saga' needs a SumDensity, which this DoubleWell is not"):
         sample_density(DoubleWell(), sampler={"name": "sgld", "gradient": "saga"})
     with pytest.raises(InputError, match="HAMCMC cannot use 'saga'"):
