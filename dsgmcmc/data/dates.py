@@ -14,7 +14,7 @@ import numpy as np
 from dsgmcmc.data.session import Session, as_number
 from dsgmcmc.data.tables import TableFile, scalar
 from dsgmcmc.data.words import EMPTY, is_word
-from dsgmcmc.types import Float64, Int64
+from dsgmcmc.types import Float64, Int64, Mask
 
 #: SQL of times that are NaN or before the year 1019: DuckDB reads 15-03-21 as a day of year 15.
 _STRANGE = "isnan(time) OR time < -3e10"
@@ -244,23 +244,7 @@ def parse_dates(db: Session, query: str, column: str, order: str = "") -> DatesR
     it is known. Time zones other than UTC must be written as offsets. If some times have an offset,
     all must have one.
     """
-    db.execute(f"CREATE OR REPLACE TABLE written AS {query}")
-    sign, hours, minutes = (f"regexp_extract(text, '{_OFFSET}', {k})" for k in (1, 2, 3))
-    offset = (
-        f"CASE WHEN {hours} != '' THEN (CASE {sign} WHEN '-' THEN -60 ELSE 60 END)"
-        f" * ({hours}::INTEGER * 60 + coalesce(try_cast({minutes} AS INTEGER), 0)) ELSE 0 END"
-    )
-    is_other = (
-        f"regexp_matches(text, '{_OTHER_ZONE}') AND NOT regexp_matches(text, '{_GREENWICH}')"
-        f" AND NOT regexp_matches(text, '{_HALVES}')"
-    )
-    db.execute(
-        f"CREATE OR REPLACE TABLE times AS SELECT row, text, {offset} AS ahead,"
-        f" {hours} != '' OR regexp_matches(text, '{_GREENWICH}') AS has_offset,"
-        f" {is_other} AS other_zone, epoch(try_cast(CASE WHEN regexp_full_match(text, '{_MONTH}')"
-        " THEN text || '-01' ELSE text END AS TIMESTAMPTZ)) AS time FROM written"
-    )
-    db.execute(f"UPDATE times SET time = NULL WHERE {_STRANGE} OR NOT isfinite(time)")
+    _make_times(db, query)
     unread = "SELECT row, text FROM times WHERE time IS NULL"
     result: DatesRead | str = _zone_fault(db)
     if not result:
@@ -282,6 +266,51 @@ def parse_dates(db: Session, query: str, column: str, order: str = "") -> DatesR
         db.execute("DROP TABLE dates")
     db.execute("DROP TABLE written; DROP TABLE times")
     return result
+
+
+def readable_dates(db: Session, query: str, order: str = "") -> Int64:
+    """Return the rows of dates that can be read one by one, ascending; parameters as before.
+
+    If only some of these have an offset from UTC, the rows are those without one.
+    """
+    _make_times(db, query)
+    columns = [_time_sql(columns) for name, columns in _ORDERS.items() if order in ("", name)]
+    db.execute(
+        f"CREATE OR REPLACE TABLE dates AS SELECT row, greatest({', '.join(columns)}) AS latest,"
+        f" least({', '.join(columns)}) AS earliest FROM"
+        f" ({_numbers_sql('SELECT row, text FROM times WHERE time IS NULL')})"
+    )
+    found = db.execute(
+        "SELECT row, has_offset FROM times LEFT JOIN dates USING (row)"
+        " WHERE NOT other_zone AND (time IS NOT NULL OR latest = earliest) ORDER BY row"
+    ).fetchnumpy()
+    db.execute("DROP TABLE dates; DROP TABLE written; DROP TABLE times")
+    rows: Int64 = np.asarray(found["row"], np.int64)
+    has_offset: Mask = np.asarray(found["has_offset"], bool)
+    if has_offset.all():
+        return rows
+    return rows[~has_offset]
+
+
+def _make_times(db: Session, query: str) -> None:
+    """Make the tables ``written`` and ``times`` of dates, of which others than ISO have no time."""
+    db.execute(f"CREATE OR REPLACE TABLE written AS {query}")
+    sign, hours, minutes = (f"regexp_extract(text, '{_OFFSET}', {k})" for k in (1, 2, 3))
+    offset = (
+        f"CASE WHEN {hours} != '' THEN (CASE {sign} WHEN '-' THEN -60 ELSE 60 END)"
+        f" * ({hours}::INTEGER * 60 + coalesce(try_cast({minutes} AS INTEGER), 0)) ELSE 0 END"
+    )
+    is_other = (
+        f"regexp_matches(text, '{_OTHER_ZONE}') AND NOT regexp_matches(text, '{_GREENWICH}')"
+        f" AND NOT regexp_matches(text, '{_HALVES}')"
+    )
+    db.execute(
+        f"CREATE OR REPLACE TABLE times AS SELECT row, text, {offset} AS ahead,"
+        f" {hours} != '' OR regexp_matches(text, '{_GREENWICH}') AS has_offset,"
+        f" {is_other} AS other_zone, epoch(try_cast(CASE WHEN regexp_full_match(text, '{_MONTH}')"
+        " THEN text || '-01' ELSE text END AS TIMESTAMPTZ)) AS time FROM written"
+    )
+    db.execute(f"UPDATE times SET time = NULL WHERE {_STRANGE} OR NOT isfinite(time)")
 
 
 def _zone_fault(db: Session) -> str:

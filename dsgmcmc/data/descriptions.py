@@ -152,6 +152,8 @@ class DescriptionTable(NamedTuple):
         Words by column that stand for a missing value, in lower case.
     has_parts : bool
         Whether the columns are the parts of names (`dsgmcmc.data.part_features`), as they are.
+    of_names : bool
+        Whether the column is the names themselves (`dsgmcmc.data.name_features`).
     """
 
     path: Path
@@ -162,6 +164,7 @@ class DescriptionTable(NamedTuple):
     matrix: Any = None
     words: Mapping[str, Sequence[str]] = MappingProxyType({})
     has_parts: bool = False
+    of_names: bool = False
 
     @property
     def name(self) -> str:
@@ -273,6 +276,7 @@ def check_kinds(
 ) -> None:
     """Raise InputError if a description has a kind for a column that no table has."""
     columns = {name for table in tables.values() for name in table.columns}
+    columns |= {entity for entity, table in tables.items() if table.of_names}
     chosen = {name for description in descriptions.values() for name in description.kinds}
     if unknown := chosen - columns:
         known = shortened(sorted(columns))

@@ -30,9 +30,9 @@ def describe_names(
 ) -> DescriptionTable:
     """Make a description of users or items from their names, with and without ratings.
 
-    `db` has the tables ``raw`` and ``unrated``; `labels` are the columns of the names. Raises
-    InputError if names have several parts, or are numbers and users did not say that these are
-    times.
+    `db` has the tables ``raw`` and ``unrated``; `labels` are the columns of the names, which have
+    a kind by their column, or by `entity`. Raises InputError if names have several parts, or are
+    numbers and users did not say that these are times.
     """
     option = f"{named(f'{entity}_features')} names"
     if len(labels) > 1:
@@ -46,14 +46,15 @@ def describe_names(
         f"CREATE TABLE {described.name} AS SELECT id, id AS c0 FROM (FROM {distinct_names(entity)}"
         f" UNION SELECT id FROM unrated WHERE entity = {literal(entity)})"
     )
-    kind = description.kinds.get(label, "time")
+    declared = description.kinds.get(label, description.kinds.get(entity))
+    kind = declared or "time"
     if kind != "time":
         raise InputError(f"{option} are times, not {kind}: leave one of the two out")
     are_numbers = f"SELECT bool_and({is_number('id')}) FROM {described.name}"
-    if label not in description.kinds and scalar(db, are_numbers):
+    if declared is None and scalar(db, are_numbers):
         raise InputError(
             f"{option}: the names are numbers, not dates; if they are times, in seconds or another"
-            f" unit, give {kind_option(label, 'time')}"
+            f" unit, give {kind_option(entity, 'time')}"
         )
     return described
 
@@ -68,13 +69,13 @@ def encode_names(entity: str, names: Array, encoding: Encoding) -> Features:
 
 
 def times_of_names(entity: str, names: Array, encoding: Encoding) -> Float64:
-    """Return the times that names are, (n,), in seconds.
+    """Return the times that names are, (n,), in seconds; NaN for names that are no times.
 
-    Raises InputError if names are no times.
+    Raises InputError if none is a time.
     """
     with _described(entity, names, encoding) as (db, described):
         times = read_times(db, described, encoding.columns[0])
-    result = np.empty(len(names))
+    result = np.full(len(names), np.nan)
     result[times.row] = times.time
     return result
 
@@ -103,4 +104,5 @@ def _table(entity: str, label: str) -> DescriptionTable:
         columns={label: "c0"},
         kinds={label: "time"},
         words={label: []},
+        of_names=True,
     )

@@ -437,7 +437,8 @@ class Ingest:
         labels = {}
         for entity in NAMED_ROLES:
             names = table.parts(entity) or (entity,)
-            if len(names) == 1 and entity in table.columns and table.file.names:
+            has_columns = table.file.format != "matrix" and table.file.axes is None
+            if len(names) == 1 and entity in table.columns and has_columns:
                 names = (table.file.names[table.columns[entity]],)
             labels[entity] = tuple(
                 name or f"{entity} {number}" for number, name in enumerate(names, 1)

@@ -11,11 +11,11 @@ from typing import NamedTuple
 import numpy as np
 
 from dsgmcmc.data.cells import is_number
-from dsgmcmc.data.dates import parse_dates, unit_of_times
+from dsgmcmc.data.dates import parse_dates, readable_dates, unit_of_times
 from dsgmcmc.data.descriptions import DescriptionTable, kind_option
 from dsgmcmc.data.encoding import ColumnEncoding
 from dsgmcmc.data.session import Session
-from dsgmcmc.data.tables import scalar
+from dsgmcmc.data.tables import first_column, scalar
 from dsgmcmc.data.time_basis import (
     MIN_TIMES,
     Bumps,
@@ -26,12 +26,14 @@ from dsgmcmc.data.time_basis import (
     narrowest_bumps,
 )
 from dsgmcmc.errors import InputError
+from dsgmcmc.settings import named
 from dsgmcmc.terminal import warn
 from dsgmcmc.types import Float64
 
 _SINCE_1970 = 1e8  # seconds; larger numbers are dates
 #: SQL of a regular expression for a date without separators, as 20210315.
 _COMPACT = "[12][0-9]{7}"
+_AS_LEARNT = "write them as those of the run"
 
 
 class TimeColumn(NamedTuple):
@@ -67,7 +69,7 @@ def learn_time_column(
     is_chosen = name in described.kinds
     if isinstance(column, str):
         if is_chosen:
-            raise _unread(described, name, column)
+            raise _unread(described, name, column, advice=_leave_out(described, name))
         return None, [f"{name} may be a time: {column}"]
     notes = []
     if column.order:
@@ -85,7 +87,8 @@ def learn_time_column(
         encoding = ColumnEncoding(name, "time", sd=size, families=families, order=column.order)
         return encoding, notes
     if is_chosen:
-        raise _unread(described, name, f"fewer than {MIN_TIMES} different ones say too little")
+        fault = f"fewer than {MIN_TIMES} different ones say too little"
+        raise _unread(described, name, fault, advice=_leave_out(described, name))
     return None, []
 
 
@@ -108,15 +111,47 @@ def time_entries(db: Session, described: DescriptionTable, encoding: ColumnEncod
 
 
 def read_times(db: Session, described: DescriptionTable, encoding: ColumnEncoding) -> Times:
-    """Read a column of times in the form of those that were learnt; raise InputError if wrong."""
+    """Read a column of times in the form of those that were learnt.
+
+    Warns of times that cannot be read, and leaves them out. Raises InputError if none can.
+    """
     column = _read(db, described, encoding.name, encoding.order)
     if isinstance(column, str):
-        raise _unread(described, encoding.name, column)
+        column = _read_others(db, described, encoding, fault=column)
     if not narrowest_bumps(encoding.families).dated and not column.is_numeric:
-        raise _unread(described, encoding.name, "those of the run are numbers, not dates")
+        fault = "those of the run are numbers, not dates"
+        raise _unread(described, encoding.name, fault, advice=_AS_LEARNT)
     if column.is_numeric:
         return _scaled(column.times, encoding.sd)
     return column.times
+
+
+def _read_others(
+    db: Session, described: DescriptionTable, encoding: ColumnEncoding, *, fault: str
+) -> TimeColumn:
+    """Read the times of a column that can be read; `fault` says why not all of them can."""
+    c = described.columns[encoding.name]
+    filled = f"FROM {described.name} WHERE {c} IS NOT NULL"
+    query = f"SELECT rowid AS row, trim({c}) AS text {filled}"
+    rows = readable_dates(db, query, encoding.order).tolist()
+    if not narrowest_bumps(encoding.families).dated:
+        rows = first_column(db, f"SELECT rowid {filled} AND {is_number(c)}")
+    if not rows:
+        raise _unread(described, encoding.name, fault, advice=_AS_LEARNT)
+    db.register("readable_rows", {"row": np.array(rows, np.int64)})
+    listed = "rowid IN (SELECT row FROM readable_rows)"
+    number, example = db.execute(
+        f"SELECT count(*), min_by({c}, rowid) {filled} AND NOT {listed}"
+    ).fetchall()[0]
+    warn(
+        f"{number:,} {described.entity}(s) have a time in the column {encoding.name} that cannot be"
+        f" read beside the others, such as {example!r}: these are unknown"
+    )
+    column = _read(db, described, encoding.name, encoding.order, among=listed)
+    db.unregister("readable_rows")
+    if isinstance(column, str):
+        raise _unread(described, encoding.name, column, advice=_AS_LEARNT)
+    return column
 
 
 def _scaled(times: Times, size: float) -> Times:
@@ -124,10 +159,15 @@ def _scaled(times: Times, size: float) -> Times:
     return Times(times.row, times.time / size, times.clock / size)
 
 
-def _read(db: Session, described: DescriptionTable, name: str, order: str = "") -> TimeColumn | str:
-    """Read a column of times, or say why it cannot be read; `order` is that of known dates."""
+def _read(
+    db: Session, described: DescriptionTable, name: str, order: str = "", *, among: str = "true"
+) -> TimeColumn | str:
+    """Read a column of times, or say why it cannot be read.
+
+    `order` is that of known dates; `among` is SQL of the rows that are read.
+    """
     c = described.columns[name]
-    filled = f"FROM {described.name} WHERE {c} IS NOT NULL"
+    filled = f"FROM {described.name} WHERE {c} IS NOT NULL AND {among}"
     if scalar(db, f"SELECT bool_and({is_number(c)}) {filled}"):
         return _read_numbers(db, c, filled)
     query = f"SELECT rowid AS row, trim({c}) AS text {filled}"
@@ -149,12 +189,17 @@ def _read_numbers(db: Session, c: str, filled: str) -> TimeColumn | str:
     return TimeColumn(Times(np.asarray(found["row"]), x, x), is_numeric=True)
 
 
-def _unread(described: DescriptionTable, name: str, fault: str) -> InputError:
+def _unread(described: DescriptionTable, name: str, fault: str, *, advice: str) -> InputError:
     """Return the error for a column of times that cannot be read."""
-    return InputError(
-        f"{described.path}: times in the column {name}: {fault}; or give"
-        f" {kind_option(name, 'skip')}"
-    )
+    return InputError(f"{described.path}: times in the column {name}: {fault}; {advice}")
+
+
+def _leave_out(described: DescriptionTable, name: str) -> str:
+    """Say how times that are learnt are left out."""
+    if described.of_names:
+        option = named(f"{described.entity}_features")
+        return f"or leave out {option} names, if the names are no times"
+    return f"or give {kind_option(name, 'skip')}"
 
 
 def _warn_outside(described: DescriptionTable, name: str, bumps: Bumps, time: Float64) -> None:

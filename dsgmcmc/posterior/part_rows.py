@@ -74,13 +74,15 @@ class TimeFeatures(NameFeatures):
 
     @override
     def are_known(self, names: Array) -> Mask:
-        """Return a mask of names that are times; if one cannot be read, none is known."""
-        is_time = True
+        from dsgmcmc.data.name_features import times_of_names  # loads DuckDB
+
+        distinct = list(dict.fromkeys(names.tolist()))
         try:
-            self.matrix(names.tolist())
-        except InputError:
-            is_time = False
-        return np.full(len(names), is_time)
+            times = times_of_names(self._entity, array_of(distinct), self._encoding)
+        except InputError:  # none is a time
+            return np.zeros(len(names), bool)
+        is_time = dict(zip(distinct, (~np.isnan(times)).tolist(), strict=True))
+        return np.array([is_time[name] for name in names.tolist()], bool)
 
     @override
     def matrix(self, names: Sequence[Any]) -> csr_matrix:

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from ingest_cases import features_of
+from scipy.sparse import csr_matrix, save_npz
 from support import run, typed
 
 from dsgmcmc import BPMF
@@ -171,6 +172,34 @@ def test_names_that_are_numbers_need_a_word(tmp_path):
     assert set(groups) == {"item bumps 2", "item bumps 8", "item bumps 32"}
 
 
+@pytest.mark.parametrize("word", ["item", "h"])
+def test_names_have_a_kind_by_their_column_or_by_what_they_name(tmp_path, word):
+    """The column of a table has its own name, and that of a matrix has none."""
+    lines = [f"{u},{6 * h},{u * h % 7}" for u in range(9) for h in range(40)]
+    (tmp_path / "r.csv").write_text("u,h,rating\n" + "\n".join(lines) + "\n")
+    options = ("--columns", "user=u,item=h", "--item-features", "names")
+    done = prepare(tmp_path, *options).expect(2)
+    assert "give --feature-kinds item=time" in done.err
+    done = prepare(tmp_path, *options, "--feature-kinds", f"{word}=time").expect(0)
+    assert "h (time: " in done.out
+    assert "bumps 12 to 48 apart)" in done.out
+    sparse = csr_matrix(np.arange(1.0, 361).reshape(9, 40))
+    save_npz(tmp_path / "m.npz", sparse)
+    done = typed(
+        *("prepare", tmp_path / "m.npz", tmp_path / "m.h5", "--item-features", "names"),
+        *("--feature-kinds", "item=time"),
+    ).expect(0)
+    assert "item (time: " in done.out
+
+
+def test_names_without_dates_are_refused_with_a_way_out(tmp_path):
+    """To skip the column would be refused: there is no other one."""
+    frame = matrix([f"g{k}" for k in range(84)], silent=())
+    with pytest.raises(InputError, match="or leave out item_features names") as refused:
+        BPMF(**TINY, item_features="names").fit(frame)
+    assert "skip" not in str(refused.value)
+
+
 WRONG = {
     "two orders": (
         [f"{day}/0{month}/2021" for month in (3, 4) for day in range(1, 9)],
@@ -250,6 +279,66 @@ def test_new_times_are_known_by_their_names(tmp_path):
     with pytest.warns(UserWarning, match="not from 2021-03-01 to 2021-03-2.*bumps say nothing"):
         after = model.predict([["s1", pd.Timestamp("2021-05-01 06:00")]])
     assert after[0] > late + 2
+
+
+UNREADABLE = {
+    "text": "soon",
+    "two orders": "3/4/2021",
+    "an offset": "2021-03-10 07:00:00+01:00",
+    "a time zone": "2021-03-10 07:00:00 Europe/Berlin",
+    "a number": "7",
+}
+
+
+@pytest.fixture(scope="module")
+def run_path(tmp_path_factory):
+    """A run that knows the hours of the day."""
+    path = tmp_path_factory.mktemp("hours") / "run"
+    frame = matrix() * 0.02 + 3 * np.sin(2 * np.pi * TIMES.hour / 24).to_numpy()
+    BPMF(2, item_features="names", iterations=300, burn_in=100, out=path).fit(frame)
+    return path
+
+
+@pytest.mark.parametrize("fault", UNREADABLE)
+def test_only_a_time_that_cannot_be_read_is_unknown(run_path, fault):
+    """A time beside it is predicted as if it stood alone."""
+    good = ["s1", "2021-03-10 07:00:00"]
+    pairs = [good, ["s1", UNREADABLE[fault]], ["s1", "nothing"]]
+    alone = list(BPMF.load(run_path).predict([good]))
+    with pytest.warns(UserWarning, match="one item is unknown to the run: nothing"):
+        alone += list(BPMF.load(run_path).predict(pairs[2:]))
+    assert alone[0] != alone[1]
+    with pytest.warns(
+        UserWarning, match=r"2 item\(s\) have a time .* such as .*: these are unknown"
+    ):
+        together = BPMF.load(run_path).predict(pairs)
+    np.testing.assert_array_equal(together, [alone[0], alone[1], alone[1]])
+
+
+def test_the_command_names_only_times_that_cannot_be_read(run_path, tmp_path):
+    """The other new time is not among the unknown items."""
+    (tmp_path / "pairs.csv").write_text("user,item\ns1,2021-03-10 07:00:00\ns1,soon\n")
+    paths = (run_path, tmp_path / "pairs.csv")
+    done = run(sys.executable, "-m", "dsgmcmc", "predict", *paths).expect(2)
+    assert "warning: 1 item(s) have a time in the column item that cannot be read" in done.err
+    assert "one item is unknown to the run: soon." in done.err
+
+
+def test_new_users_have_unknown_times_if_these_cannot_be_read(tmp_path):
+    """Other features, and the times of other users, are used."""
+    users = pd.DataFrame({"user": [f"s{k}" for k in range(9)], "age": range(9)})
+    users["since"] = pd.date_range("2021-03-01", periods=9).astype(str)
+    frame = matrix(range(30), silent=())
+    more = pd.concat([frame, frame[:3].set_axis(["s6", "s7", "s8"])])
+    model = BPMF(**TINY, user_features=users, matrix=True).fit(more)
+    new = pd.DataFrame({"user": ["a", "b"], "age": [3, 3], "since": ["2021-03-05", "soon"]})
+    with pytest.warns(UserWarning, match=r"1 user\(s\) .* since .* such as 'soon'"):
+        folded = model.fold_in(features=new)
+    blank = model.fold_in(features=new.assign(since=["2021-03-05", None]))
+    pairs = [["a", 3], ["b", 3]]
+    np.testing.assert_array_equal(folded.predict(pairs), blank.predict(pairs))
+    with pytest.raises(InputError, match=r"cannot be read.*write them as those of the run"):
+        model.fold_in(features=new[1:])
 
 
 def test_another_spelling_of_a_known_time_is_refused(tmp_path):
