@@ -29,6 +29,7 @@ def setting(
     short: str = "",
     flag: str = "",
     offered: bool = True,
+    later: bool = False,
     **bounds: Any,
 ) -> Any:
     """Declare a setting: a field of a Pydantic model, with the properties of its option.
@@ -49,6 +50,9 @@ def setting(
         Name of the option without hyphens at its beginning, if it is not the setting's.
     offered : bool
         Whether there is an option; if not, users give the setting with ``--set``.
+    later : bool
+        Whether there are runs that were begun before the setting existed. At its default, it is
+        then neither stored nor hashed, and such runs can be resumed.
     **bounds
         Bounds ``gt``, ``le`` and so on, as for `pydantic.Field`.
     """
@@ -59,7 +63,18 @@ def setting(
         "flag": flag,
         "offered": offered,
     }
-    return Field(default, description=description, json_schema_extra={"option": option}, **bounds)
+    extra: Any = {"option": option, "later": later}
+    return Field(default, description=description, json_schema_extra=extra, **bounds)
+
+
+def unchanged_later(settings: BaseModel) -> set[str]:
+    """Return the names of settings that `setting` declares as `later` and that have the default."""
+    names = set()
+    for name, field in type(settings).model_fields.items():
+        extra: Any = field.json_schema_extra or {}
+        if extra.get("later") and getattr(settings, name) == field.default:
+            names.add(name)
+    return names
 
 
 #: Names of settings that differ from those of the parameters of `BPMF`, and the latter.

@@ -34,7 +34,7 @@ from dsgmcmc.samplers import SAMPLERS
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.samplers.gradients import GRADIENTS
 from dsgmcmc.samplers.step_size import SamplerConfig
-from dsgmcmc.settings import Checked, explain, named, setting, short_repr
+from dsgmcmc.settings import Checked, explain, named, setting, short_repr, unchanged_later
 from dsgmcmc.targets.state import MAX_ITERATIONS
 from dsgmcmc.types import ScheduleName
 
@@ -158,7 +158,7 @@ class SamplerSection(BaseModel):
 
     @model_serializer
     def _flat(self) -> dict[str, Any]:
-        return {"name": self.name, **self.config.model_dump()}
+        return {"name": self.name, **self.config.model_dump(exclude=unchanged_later(self.config))}
 
 
 def _is_of_densities(gradient: Any) -> bool:
@@ -422,11 +422,20 @@ class ResolvedChain(ChainConfig):
             raise InputError(message) from error
         if facts.get("config_hash", config.hash()) != config.hash():
             raise InputError(
-                f"{run.settings_file} has been changed since the run was sampled: its settings do"
-                " not match its config_hash. Undo the change, or start another run with these"
-                " settings"
+                f"{run.settings_file} {config._difference(settings)}: its settings do not match its"
+                " config_hash. Undo the change, or start another run with these settings"
             )
         return config, facts
+
+    def _difference(self, stored: Mapping[str, Any]) -> str:
+        """Say in which settings a file, whose hash is that of others, differs from a whole one."""
+        table = self.table()
+        section = section_of(stored.get("sampler") or {})
+        lacking = [name for name in table if name not in stored]
+        lacking += [f"sampler.{name}" for name in table["sampler"] if name not in section]
+        if lacking:
+            return f"lacks {', '.join(lacking)}, and has been changed, or is of another version"
+        return "has been changed since the run was sampled"
 
     @property
     def sweep_length(self) -> int:
@@ -463,7 +472,7 @@ class ResolvedChain(ChainConfig):
     @property
     def unused(self) -> set[str]:
         """Settings that are neither stored nor hashed."""
-        return set()
+        return unchanged_later(self)
 
     def table(self) -> dict[str, Any]:
         """Return the settings by name, with values of TOML's types.

@@ -82,6 +82,7 @@ class FactorConfig(BaseModel):
         " zeros.",
         "identity",
         metavar="identity|log|log1p",
+        later=True,
     )
     biases: bool = setting("Include user and item biases.", True)
     center: bool = setting("Subtract the mean of the training ratings.", True, offered=False)
@@ -319,11 +320,12 @@ class ResolvedConfig(ModelConfig, ResolvedChain):
     def unused(self) -> set[str]:
         """Settings that are neither stored nor hashed where a run does not use them.
 
-        They are those of registered parts, and scale.
+        They are those of registered parts, and those that were added later.
         """
         fields = type(self).model_fields
-        optional = {"scale"} | fields.keys() - ResolvedConfig.model_fields
-        return {name for name in optional if getattr(self, name) == fields[name].default}
+        registered = fields.keys() - ResolvedConfig.model_fields
+        unused = {name for name in registered if getattr(self, name) == fields[name].default}
+        return unused | super().unused
 
     @property
     def model_settings(self) -> list[str]:

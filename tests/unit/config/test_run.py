@@ -17,6 +17,8 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.model.likelihoods import LIKELIHOODS
 from dsgmcmc.model.likelihoods.gaussian import GaussianRatings
 from dsgmcmc.samplers import SAMPLERS
+from dsgmcmc.samplers.baoab import BAOAB, BAOABConfig
+from dsgmcmc.settings import setting
 from dsgmcmc.storage.files import read_toml
 from dsgmcmc.storage.rundir import RunDirectory
 
@@ -136,6 +138,45 @@ def test_run_toml_gives_back_the_same_chain(tmp_path: Path, name: str, prior: st
     run.write_settings(config.table(), {"data": "x", "config_hash": config.hash()})
     assert ResolvedConfig.of_run(run)[0] == config
     assert build(run.read_settings()[0]).resolved() == config
+
+
+class LaterConfig(BAOABConfig):
+    """A configuration with a setting that runs begun before do not have."""
+
+    bound: float = setting("A bound.", 4.0, offered=False, later=True, gt=1)
+
+
+class Later(BAOAB):
+    """A sampler that got a setting."""
+
+    Config = LaterConfig
+
+
+def test_a_run_that_was_begun_before_a_setting_existed_is_resumed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At its default the setting leaves file and hash as they were; another value is in both."""
+    before = build({}).resolved()
+    run = RunDirectory(tmp_path)
+    run.write_settings(before.table(), {"config_hash": before.hash()})
+    monkeypatch.setitem(SAMPLERS, "baoab", Later)
+    now, _ = ResolvedConfig.of_run(run)
+    assert now.sampler.config == LaterConfig()
+    assert now.hash() == before.hash()
+    other = build({"sampler": {"bound": 3.0}}).resolved()
+    assert other.table()["sampler"]["bound"] == 3.0
+    assert other.hash() != before.hash()
+
+
+def test_a_file_that_lacks_settings_names_them(tmp_path: Path) -> None:
+    """Another version may have more settings, of which a hash without them knows nothing."""
+    config = build({}).resolved()
+    table = config.table()
+    del table["hyper_start"], table["sampler"]["friction"]
+    run = RunDirectory(tmp_path)
+    run.write_settings(table, {"config_hash": "0" * 64})
+    with pytest.raises(InputError, match=r"lacks hyper_start, sampler\.friction, and has"):
+        ResolvedConfig.of_run(run)
 
 
 #: Another value of every setting: of the model, its likelihood and its parts, of the sampler, and
