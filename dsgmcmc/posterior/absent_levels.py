@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from dsgmcmc.errors import InputError
-from dsgmcmc.kernels.ordinal import END
 from dsgmcmc.model.predictive.base import nearest_level
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.types import Array, Int32, Mask
@@ -13,16 +12,7 @@ from dsgmcmc.types import Array, Int32, Mask
 
 def levels_of_items(run: Run) -> Mask | None:
     """Return which levels the items of a run have, (items, R); None if all have all levels."""
-    if run.config.thresholds != "item":
-        return None
-    cuts = run.draw(0).thresholds_of("item")
-    assert cuts is not None
-    bounds = np.pad(cuts, ((0, 0), (1, 1)), constant_values=np.float32(END))
-    bounds[:, 0] = -END
-    has: Mask = bounds[:, 1:] > bounds[:, :-1]
-    if has.all():
-        return None
-    return has
+    return run.config.law.levels_of_items(run.draw(0))
 
 
 def refuse_absent_levels(run: Run, items: Int32, ratings: Array) -> None:
@@ -54,7 +44,7 @@ def refuse_absent_levels(run: Run, items: Int32, ratings: Array) -> None:
 
 
 def refuse_items_with_absent_levels(run: Run, items: Int32) -> None:
-    """Raise InputError if items lack levels; new thresholds of theirs would be between all levels.
+    """Raise InputError if items lack levels; folded in, they would have all levels.
 
     `items`, (q,) int32, are their rows, -1 for items that the run does not know.
     """

@@ -205,7 +205,7 @@ class Completion:
             noise=np.full((1, 1), 1 / draw.tau, np.float32),
             spread=np.zeros((1, 1), np.float32),
             weights=np.ones(1),
-            shape=draw.shape(run.config.law),
+            parameters=draw.one_set(run.config.law),
         )
         return float(run.config.law.predictive(one_rating).sd[0]) ** 2
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from dsgmcmc.model.likelihoods.base import Law
-from dsgmcmc.model.likelihoods.row_thresholds import CUTS
 from dsgmcmc.model.quantity import WEIGHT
 from dsgmcmc.posterior.draws import Draw
 from dsgmcmc.types import Array, Float32, Float64
@@ -67,27 +66,20 @@ class DrawBatch:
         tau: Float64 = self.shared["tau"].reshape(-1)
         return tau
 
-    @property
-    def thresholds(self) -> Float64 | None:
-        """Thresholds between levels, (draws, R - 1); None if ratings are not ordinal."""
-        return self.shared.get("thresholds")
-
-    def thresholds_of(self, entity: str) -> Float32 | None:
-        """Return the thresholds of every user (or item), (draws, n, R - 1), or None.
-
-        They are those of `Draw.thresholds_of`.
-        """
-        return self.rows[entity].get(CUTS)
-
-    def shapes(self, law: type[Law]) -> list[Float64]:
-        """Return the parameters of a law's shape at every draw, (m,) each; none if it has none."""
-        shapes = []
+    def parameters(self, law: type[Law]) -> Float64 | None:
+        """Return the parameters of a likelihood at every draw, (draws, m); None if it has none."""
+        of_draws = []
         for number in range(len(self.tau)):
-            shape = law.shape_of({name: array[number] for name, array in self.shared.items()})
-            if shape is None:
-                return []
-            shapes.append(shape)
-        return shapes
+            shared = {name: array[number] for name, array in self.shared.items()}
+            parameters = law.parameters_of(shared)
+            if parameters is None:
+                return None
+            of_draws.append(parameters)
+        return np.array(of_draws)
+
+    def own_parameters(self, law: type[Law], entity: str) -> Float32 | None:
+        """Return `Draw.own_parameters` at every draw, (draws, n, m), or None."""
+        return self.rows[entity].get(law.row_parameters)
 
     def at(self, part: slice) -> DrawBatch:
         """Return some of the draws, which share the memory of these."""

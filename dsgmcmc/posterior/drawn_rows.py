@@ -7,8 +7,8 @@ mode + L^-T u and A = L L^T, the density is proportional to w(u) N(u; 0, I). An 
 leaves this distribution invariant [Murray 2010, figure 2; Nishihara 2014, section 3]. If w is
 nearly constant, every slice is a nearly independent draw.
 
-Individual scales and thresholds have the coordinates u ~ N(0, 1 / lambda) and d ~ N(0, 1 /
-lambda_r), which are 0 at the shared values. Slices update them and theta in turns.
+A row's noise scale, and its own parameters of the likelihood, have coordinates z ~ N(0, I), which
+are 0 at the shared values. Slices update them and theta in turns.
 
 [Murray 2010] I. Murray, R. P. Adams, D. J. C. MacKay: Elliptical slice sampling, AISTATS.
 [Nishihara 2014] R. Nishihara, I. Murray, R. P. Adams: Parallel MCMC with generalized elliptical
@@ -20,23 +20,21 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from math import inf, log, pi
+from math import log, pi
 from typing import NamedTuple
 
 import numpy as np
 from numpy.random import Generator
 
 from dsgmcmc.model.likelihoods import Law
-from dsgmcmc.model.likelihoods.row_thresholds import cuts_of
-from dsgmcmc.model.likelihoods.scales import log_scale
-from dsgmcmc.model.likelihoods.thresholds import coordinates_of
+from dsgmcmc.model.likelihoods.own_prior import OwnParameters, OwnPrior
 from dsgmcmc.model.predictive.base import EFFECT_NODES
 from dsgmcmc.posterior.new_ratings import joined_bounds
 from dsgmcmc.types import Array, Float64, Int64
 
 #: Slices of theta, if rows have no other parameters.
 SLICES = 10
-#: Slices of theta, each followed by one of scale and thresholds, which mix more slowly.
+#: Slices of theta, each followed by one of scale and own parameters, which mix more slowly.
 ALTERNATE_SLICES = 90
 #: Largest number of Newton steps to the mode; about five are usual.
 NEWTON_STEPS = 50
@@ -66,8 +64,8 @@ class RatedRow(NamedTuple):
         Prior mean.
     precision : (D, D) float64
         Prior precision.
-    thresholds : array or None
-        Thresholds of `Law.log_likelihood_at`: of each rating if they have two dimensions.
+    parameters : (m,) or (n, m) float or None
+        Parameters of `Law.log_likelihood_at`: for all ratings, or for each.
     bounds : (n, 2) float64 or None
         Bounds of the ratings, equal if they are exact; None if all are.
     """
@@ -79,7 +77,7 @@ class RatedRow(NamedTuple):
     effects: Float64
     centre: Float64
     precision: Float64
-    thresholds: Array | None
+    parameters: Array | None
     bounds: Float64 | None = None
 
     def with_drawn_values(
@@ -99,66 +97,6 @@ class RatedRow(NamedTuple):
             (self.bounds[chosen, 0], self.bounds[chosen, 1]),
         )
         return self._replace(x=x)
-
-
-class OwnParameters(NamedTuple):
-    """Parameters of rows besides theta.
-
-    Attributes
-    ----------
-    scale : (rows,) float64
-        1 for rows that have no scale.
-    thresholds : (rows, R - 1) float64 or None
-        None if rows have no individual thresholds.
-    """
-
-    scale: Float64
-    thresholds: Float64 | None
-
-
-class Spread(NamedTuple):
-    """Prior sds of the coordinates of a row's scale and gaps, which are 0 at the shared values.
-
-    The vector z has the coordinates in units of their sds, so that the prior of z is N(0, I).
-
-    Attributes
-    ----------
-    scale : (1,) or (0,) float64
-    gaps : (R - 2,) or (0,) float64
-    bound : float
-        Limit of |log s|.
-    most : float
-        Largest s, which is that of all coordinates beyond it.
-    """
-
-    scale: Float64
-    gaps: Float64
-    bound: float
-    most: float = inf
-
-    @classmethod
-    def from_precisions(
-        cls, law: type[Law], scale_precision: Float64 | None, gap_precision: Float64 | None
-    ) -> Spread:
-        """Convert from precisions, which are None if rows have no such parameter."""
-        scale = np.zeros(0)
-        if scale_precision is not None:
-            scale = np.array([scale_precision.item() ** -0.5])
-        gaps = np.zeros(0)
-        if gap_precision is not None:
-            gaps = gap_precision**-0.5
-        return cls(scale, gaps, law.scale_bound)
-
-    def at(self, z: Float64, thresholds: Float64 | None) -> OwnParameters:
-        """Return the parameters of rows at z, (rows, len(z)), given the shared thresholds."""
-        n = len(self.scale)
-        scale = np.exp(log_scale(self.scale * z[:, :n], self.bound)).prod(axis=1)
-        if n:
-            scale = np.minimum(scale, self.most)
-        if not len(self.gaps) or thresholds is None:
-            return OwnParameters(scale, None)
-        cuts = cuts_of(coordinates_of(thresholds), self.gaps * z[:, n:])
-        return OwnParameters(scale, cuts)
 
 
 @dataclass(frozen=True)
@@ -200,30 +138,30 @@ class RatedRows:
         scales = np.concatenate([row.scales for row in self.rows])
         effects = np.concatenate([row.effects for row in self.rows])
         scales = np.repeat(own.scale, self.lengths) * scales
-        thresholds = self._thresholds(own)
+        parameters = self._parameters(own)
         if not effects.any():
-            logs = self.law.log_likelihood_at(x, eta, scales, thresholds)
+            logs = self.law.log_likelihood_at(x, eta, scales, parameters)
             bounds = joined_bounds([row.x for row in self.rows], [row.bounds for row in self.rows])
             if bounds is None:
                 return logs
             bounded = bounds[:, 0] < bounds[:, 1]
-            masses = self.law.log_between_at(bounds.T, eta, scales, thresholds)
+            masses = self.law.log_between_at(bounds.T, eta, scales, parameters)
             return np.where(bounded, masses, logs)
         terms = [
-            self.law.log_likelihood_at(x, eta + np.sqrt(effects) * node, scales, thresholds)
+            self.law.log_likelihood_at(x, eta + np.sqrt(effects) * node, scales, parameters)
             + log(share)
             for node, share in EFFECT_NODES
         ]
         return functools.reduce(np.logaddexp, terms)
 
-    def _thresholds(self, own: OwnParameters) -> Array | None:
-        """Return the thresholds of every rating, or those that all share."""
-        if own.thresholds is not None:
-            return np.repeat(own.thresholds, self.lengths, axis=0)
-        shared = self.rows[0].thresholds
+    def _parameters(self, own: OwnParameters) -> Array | None:
+        """Return the likelihood's parameters for every rating, or those that all share."""
+        if own.parameters is not None:
+            return np.repeat(own.parameters, self.lengths, axis=0)
+        shared = self.rows[0].parameters
         if shared is None or shared.ndim == 1:
             return shared
-        return np.concatenate([row.thresholds for row in self.rows if row.thresholds is not None])
+        return np.concatenate([row.parameters for row in self.rows if row.parameters is not None])
 
     def log_likelihood(self, eta: list[Float64], own: OwnParameters) -> Float64:
         """Return the log likelihood of every row, (rows,), at the result of `predictors`."""
@@ -264,9 +202,7 @@ class RatedRows:
         return slope, self.precision + np.array(information)
 
 
-def draw_rows(
-    rated: RatedRows, thresholds: Float64 | None, spread: Spread, rng: Generator
-) -> tuple[Float64, OwnParameters]:
+def draw_rows(rated: RatedRows, prior: OwnPrior, rng: Generator) -> tuple[Float64, OwnParameters]:
     """Draw every row given its ratings.
 
     Parameters
@@ -274,10 +210,8 @@ def draw_rows(
     rated : RatedRows
         Rows with ratings, under a likelihood for which their conditional distribution is not
         normal.
-    thresholds : (R - 1,) float64, optional
-        Shared thresholds between levels.
-    spread : Spread
-        Priors of the scales and gaps of rows.
+    prior : OwnPrior
+        Prior of what rows have besides theta.
     rng : Generator
 
     Returns
@@ -285,19 +219,19 @@ def draw_rows(
     theta : (rows, D) float64
     own : OwnParameters
     """
-    z = np.zeros((len(rated.rows), len(spread.scale) + len(spread.gaps)))
-    mode, inverse = laplace(rated, spread.at(z, thresholds))
+    z = np.zeros((len(rated.rows), prior.width))
+    mode, inverse = laplace(rated, prior.at(z))
 
     def log_weight_of_theta(u: Float64, positions: Int64) -> Float64:
         theta = mode[positions] + np.einsum("nij,ni->nj", inverse[positions], u)
         chosen = rated.at(positions)
-        own = spread.at(z[positions], thresholds)
+        own = prior.at(z[positions])
         likelihood = chosen.log_likelihood(chosen.predictors(theta), own)
         return np.asarray(likelihood + chosen.log_prior(theta) + (u**2).sum(axis=1) / 2)
 
     def log_weight_of_z(z: Float64, positions: Int64) -> Float64:
         at_theta = [eta[k] for k in positions]
-        return rated.at(positions).log_likelihood(at_theta, spread.at(z, thresholds))
+        return rated.at(positions).log_likelihood(at_theta, prior.at(z))
 
     u = rng.standard_normal(mode.shape)
     if not z.size:
@@ -309,7 +243,7 @@ def draw_rows(
             eta = rated.predictors(mode + np.einsum("nij,ni->nj", inverse, u))
             z = slice_on_ellipse(z, log_weight_of_z, rng)
     theta = mode + np.einsum("nij,ni->nj", inverse, u)
-    return theta, spread.at(z, thresholds)
+    return theta, prior.at(z)
 
 
 def slice_on_ellipse(

@@ -12,7 +12,6 @@ import numpy as np
 from typing_extensions import override
 
 from dsgmcmc.model.likelihoods.base import Law
-from dsgmcmc.model.likelihoods.row_thresholds import CUTS
 from dsgmcmc.model.parts import PARTS, RowPriors
 from dsgmcmc.model.quantity import WEIGHT
 from dsgmcmc.types import Array, Float32, Float64, Int32
@@ -39,14 +38,14 @@ class RowDistributions(NamedTuple):
     covariance : (q, D, D) float64
     noise : (q,) float64
         1 / g for each row; for ordinal ratings 1 / s, where s is the scale of the row.
-    cuts : (q, R - 1) float64 or None
-        Thresholds of each row, if users, or items, have individual thresholds.
+    parameters : (q, m) float64 or None
+        Parameters of the likelihood for each row, if users, or items, have their own.
     """
 
     mean: Float64
     covariance: Float64
     noise: Float64
-    cuts: Float64 | None = None
+    parameters: Float64 | None = None
 
     def at(self, positions: Array) -> RowDistributions:
         """Return the distributions of the rows at some positions."""
@@ -54,7 +53,7 @@ class RowDistributions(NamedTuple):
             mean=self.mean[positions],
             covariance=self.covariance[positions],
             noise=self.noise[positions],
-            cuts=None if self.cuts is None else self.cuts[positions],
+            parameters=None if self.parameters is None else self.parameters[positions],
         )
 
 
@@ -96,12 +95,19 @@ class Draw:
         """
         return {entity: rows["theta"] for entity, rows in self.rows.items()}
 
-    def shape(self, law: type[Law]) -> Float64 | None:
-        """Return the parameters of a law's shape, (1, 1, m), as `PredictorDraws.shape` has them."""
-        parameters = law.shape_of(self.shared)
+    def one_set(self, law: type[Law]) -> Float64 | None:
+        """Return the parameters of a likelihood, (1, 1, m), as `PredictorDraws` has them."""
+        parameters = law.parameters_of(self.shared)
         if parameters is None:
             return None
         return np.asarray(parameters, np.float64)[np.newaxis, np.newaxis]
+
+    def own_parameters(self, law: type[Law], entity: str) -> Float32 | None:
+        """Return what users (or items) have in place of `Observation.parameters_of`, (n, m).
+
+        None if they share the parameters.
+        """
+        return self.rows[entity].get(law.row_parameters)
 
     @property
     def tau(self) -> float:
@@ -153,19 +159,6 @@ class Draw:
         mean = functools.reduce(np.add, [mean for mean, _ in terms])
         variance = functools.reduce(np.add, [variance for _, variance in terms])
         return mean, variance
-
-    @property
-    def thresholds(self) -> Float64 | None:
-        """Thresholds between levels, (R - 1,); None if ratings are not ordinal."""
-        return self.shared.get("thresholds")
-
-    def thresholds_of(self, entity: str) -> Float32 | None:
-        """Return the thresholds of every user (or item), (n, R - 1); None if they have none.
-
-        Below the lowest level of an item, and above its highest, they are -+`END`; below and above
-        a level that it lacks they are equal.
-        """
-        return self.rows[entity].get(CUTS)
 
 
 class PosteriorMoments(NamedTuple):

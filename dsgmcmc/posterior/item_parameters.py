@@ -37,7 +37,6 @@ import numpy as np
 
 from dsgmcmc.data.arrays import Table
 from dsgmcmc.errors import InputError
-from dsgmcmc.kernels.ordinal import END
 from dsgmcmc.model.predictive.base import nearest_level
 from dsgmcmc.posterior.draws import ENTITIES, Draw
 from dsgmcmc.posterior.heldout import predict_test
@@ -88,7 +87,7 @@ class ItemFit(NamedTuple):
 def _need_levels(run: Run) -> None:
     """Raise InputError if the run has no draws, or its ratings no thresholds between levels."""
     run.need_draws()
-    if run.draw(0).thresholds is None:
+    if run.config.law.thresholds_of_items(run.draw(0)) is None:
         raise InputError(
             f"{run.path} has the likelihood {run.config.likelihood}, and only ordered levels have"
             f" parameters of items: sample with {named('likelihood')} ordinal-logit"
@@ -97,6 +96,8 @@ def _need_levels(run: Run) -> None:
 
 def parameters_at(run: Run, draw: Draw) -> Parameters:
     """Return the parameters at a draw."""
+    thresholds = run.config.law.thresholds_of_items(draw)
+    assert thresholds is not None
     rank = run.config.rank
     theta = {entity: draw.theta[entity].astype(np.float64) for entity in ENTITIES}
     factors = {entity: rows[:, :rank] for entity, rows in theta.items()}
@@ -114,23 +115,9 @@ def parameters_at(run: Run, draw: Draw) -> Parameters:
         discrimination[entity] = np.exp(logarithms - logarithms.mean())
     return Parameters(
         ability=unit * (ability - ability.mean()),
-        thresholds=unit * (_thresholds(draw) - ease[:, np.newaxis]),
+        thresholds=unit * (thresholds - ease[:, np.newaxis]),
         discrimination=discrimination,
     )
-
-
-def _thresholds(draw: Draw) -> Float64:
-    """Return the thresholds of items, (items, R - 1), or those of all, (1, R - 1), at a draw.
-
-    Those below levels that an item lacks, and below its lowest level, are NaN.
-    """
-    assert draw.thresholds is not None
-    of_items = draw.thresholds_of("item")
-    if of_items is None:
-        return draw.thresholds[np.newaxis]
-    above = np.pad(of_items[:, 1:], ((0, 0), (0, 1)), constant_values=np.float32(END))
-    has_threshold = (of_items > -END) & (of_items < above)
-    return np.asarray(np.where(has_threshold, of_items, np.nan), np.float64)
 
 
 def _difficulties(thresholds: Float64) -> Float64:

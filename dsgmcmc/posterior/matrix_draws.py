@@ -37,15 +37,15 @@ class RowsAtDraw(NamedTuple):
         Positions of the rows that are not part of the draw.
     covariance : (m, D, D) float64
         Covariances of these rows.
-    cuts : (n, R - 1) float64 or None
-        Thresholds of each row, if rows have individual thresholds.
+    parameters : (n, m) float64 or None
+        Parameters of the likelihood for each row, if rows have their own.
     """
 
     mean: Float32
     noise: Float32
     uncertain: Int64
     covariance: Float64
-    cuts: Float64 | None = None
+    parameters: Float64 | None = None
 
     def drawn(self, generators: list[Generator]) -> RowsAtDraw:
         """Return rows without uncertainty, drawn by one generator each."""
@@ -144,7 +144,7 @@ class MatrixDraws:
         stored = np.where(known, index, 0)
         mean = theta[stored]
         noise = draw.inverse_scale[entity][stored]
-        cuts = self._cuts(position, entity, stored)
+        parameters = self._own_parameters(position, entity, stored)
         uncertain = np.flatnonzero(~known)
         width = theta.shape[1]
         covariance = np.empty((len(uncertain), width, width))
@@ -154,8 +154,8 @@ class MatrixDraws:
             mean[uncertain[unknown]] = prior.mean
             noise[uncertain[unknown]] = 1.0
             covariance[unknown] = prior.covariance
-            if cuts is not None:
-                cuts[uncertain[unknown]] = draw.thresholds
+            if parameters is not None:
+                parameters[uncertain[unknown]] = self.run.config.law.parameters_of(draw.shared)
         folded = ~unknown
         if folded.any():
             assert self.newcomers is not None
@@ -164,16 +164,16 @@ class MatrixDraws:
             mean[uncertain[folded]] = rows.mean
             noise[uncertain[folded]] = rows.noise
             covariance[folded] = rows.covariance
-            if cuts is not None:
-                cuts[uncertain[folded]] = rows.cuts
-        return RowsAtDraw(mean, noise, uncertain, covariance, cuts)
+            if parameters is not None:
+                parameters[uncertain[folded]] = rows.parameters
+        return RowsAtDraw(mean, noise, uncertain, covariance, parameters)
 
-    def _cuts(self, position: int, entity: str, rows: Array) -> Float64 | None:
-        """Return the thresholds of known rows at a draw, if rows have individual ones."""
-        cuts = self.run.draw(position).thresholds_of(entity)
-        if cuts is None:
+    def _own_parameters(self, position: int, entity: str, rows: Array) -> Float64 | None:
+        """Return the likelihood's parameters for known rows at a draw, if rows have their own."""
+        own = self.run.draw(position).own_parameters(self.run.config.law, entity)
+        if own is None:
             return None
-        return cuts[rows].astype(np.float64)
+        return own[rows].astype(np.float64)
 
     def _predictors(
         self, position: int, users: Int32, *, of_users: RowsAtDraw, of_items: RowsAtDraw
@@ -193,16 +193,13 @@ class MatrixDraws:
                 shape
             )
             effects = np.broadcast_to(np.asarray(variance, np.float32), eta.size).reshape(-1, 1)
-        thresholds = None
+        parameters = draw.one_set(run.config.law)
         owner = None
-        if draw.thresholds is not None:
-            thresholds = draw.thresholds[np.newaxis, np.newaxis]
-            owner = np.zeros(eta.size, np.int32)
-        if of_users.cuts is not None:
-            thresholds = of_users.cuts[np.newaxis]
+        if of_users.parameters is not None:
+            parameters = of_users.parameters[np.newaxis]
             owner = np.repeat(np.arange(shape[0], dtype=np.int32), shape[1])
-        if of_items.cuts is not None:
-            thresholds = of_items.cuts[np.newaxis]
+        if of_items.parameters is not None:
+            parameters = of_items.parameters[np.newaxis]
             owner = np.tile(np.arange(shape[1], dtype=np.int32), shape[0])
         noise = np.outer(of_users.noise / np.float32(draw.tau), of_items.noise)
         return PredictorDraws(
@@ -210,10 +207,9 @@ class MatrixDraws:
             noise=noise.astype(np.float32, copy=False).reshape(-1, 1),
             spread=spread.reshape(-1, 1),
             weights=np.ones(1),
-            thresholds=thresholds,
+            parameters=parameters,
             owner=owner,
             effects=effects,
-            shape=draw.shape(run.config.law),
         )
 
     def _products(self, of_users: RowsAtDraw, of_items: RowsAtDraw) -> Float32:

@@ -38,7 +38,7 @@ from dsgmcmc.model.likelihoods.limits import resolution_from
 from dsgmcmc.model.parts import PARTS
 from dsgmcmc.model.rounding import truncated_gamma
 from dsgmcmc.posterior.absent_levels import refuse_absent_levels, refuse_items_with_absent_levels
-from dsgmcmc.posterior.drawn_rows import RatedRow, RatedRows, Spread, draw_rows
+from dsgmcmc.posterior.drawn_rows import RatedRow, RatedRows, draw_rows
 from dsgmcmc.posterior.draws import OTHER, Draw, RowDistributions
 from dsgmcmc.posterior.names import SIDE_OF, Vocabulary, unknown_names
 from dsgmcmc.posterior.new_ratings import NewRatings, joined_bounds
@@ -327,7 +327,7 @@ class FoldIn:
         self.entity = names.entity
         self.vocabulary = names
         self._features = features
-        self._has_cuts = names.entity == run.config.thresholds
+        self._has_parameters = names.entity == run.parameter_owner
         law = run.config.law
         law.check_new(ratings.values, float(run.facts["minimum"]))
         if names.entity == "user":
@@ -368,8 +368,8 @@ class FoldIn:
         Returns
         -------
         RowDistributions
-            Means, covariances, 1 / g (or 1 / s for ordinal ratings), and thresholds if users have
-            individual ones.
+            Means, covariances, 1 / g (or 1 / s for ordinal ratings), and parameters of the
+            likelihood if users have their own.
         """
         if not self._keeps_covariances and self._are_independent(position):
             return self._solve(position, chosen)
@@ -385,7 +385,7 @@ class FoldIn:
             mean=rows.mean[chosen],
             covariance=self._covariances(position, chosen, 1 / rows.noise[chosen]),
             noise=rows.noise[chosen],
-            cuts=None if rows.cuts is None else rows.cuts[chosen],
+            parameters=None if rows.parameters is None else rows.parameters[chosen],
         )
 
     def drawn(self, position: int, rng: Generator) -> FoldIn:
@@ -440,14 +440,16 @@ class FoldIn:
         """Return the distributions of rows given their features alone."""
         draw = self.run.draw(position)
         unseen = draw.unseen[self.entity]
-        cuts = None
-        if self._has_cuts and draw.thresholds is not None:
-            cuts = np.tile(draw.thresholds, (len(chosen), 1))
+        parameters = None
+        if self._has_parameters:
+            shared = self.run.config.law.parameters_of(draw.shared)
+            assert shared is not None
+            parameters = np.tile(shared, (len(chosen), 1))
         return RowDistributions(
             mean=unseen.mean + self._prior(position).features[chosen],
             covariance=np.tile(unseen.covariance.astype(np.float64), (len(chosen), 1, 1)),
             noise=np.ones(len(chosen)),
-            cuts=cuts,
+            parameters=parameters,
         )
 
     def _covariances(self, position: int, chosen: Array, scales: Float64) -> Float64:
@@ -486,19 +488,14 @@ class FoldIn:
     ) -> None:
         """Draw the rows with ratings; each gets its draw, with covariance 0."""
         law = self.run.config.law
-        gap_precision = None
-        if self._has_cuts:
-            gap_precision = draw.shared["thresholds.precision"]
-        spread = Spread.from_precisions(
-            law, draw.shared.get(f"{self.entity}.scales"), gap_precision
-        )._replace(most=self._largest_scale(draw))
+        prior = law.own_prior(draw, self.entity, self._largest_scale(draw))
         for indices, rated in batches:
-            theta, own = draw_rows(RatedRows(law, rated), draw.thresholds, spread, rng)
+            theta, own = draw_rows(RatedRows(law, rated), prior, rng)
             rows.mean[indices] = theta
             rows.covariance[indices] = 0.0
             rows.noise[indices] = 1 / own.scale
-            if rows.cuts is not None:
-                rows.cuts[indices] = own.thresholds
+            if rows.parameters is not None:
+                rows.parameters[indices] = own.parameters
 
     def _largest_scale(self, draw: Draw) -> float:
         """Return the largest noise scale of a row at a draw, given those of the other side.
@@ -566,7 +563,7 @@ class FoldIn:
             effects=np.broadcast_to(np.asarray(variance, np.float64), len(phi)),
             centre=centre,
             precision=precision,
-            thresholds=self._thresholds(draw, rated),
+            parameters=self._parameters(draw, rated),
             bounds=self._bounds_of(k),
         )
 
@@ -579,13 +576,12 @@ class FoldIn:
             return None
         return bounds
 
-    def _thresholds(self, draw: Draw, rated: Int32) -> Array | None:
-        """Return thresholds, or other parameters of the likelihood, for `RatedRow.thresholds`."""
-        if draw.thresholds is None:
-            return self.run.config.law.shape_of(draw.shared)
-        of_others = draw.thresholds_of(OTHER[self.entity])
+    def _parameters(self, draw: Draw, rated: Int32) -> Array | None:
+        """Return the likelihood's parameters for the ratings of a row: for all, or for each."""
+        law = self.run.config.law
+        of_others = draw.own_parameters(law, OTHER[self.entity])
         if of_others is None:
-            return draw.thresholds
+            return law.parameters_of(draw.shared)
         return of_others[rated]
 
 

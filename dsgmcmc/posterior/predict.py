@@ -227,7 +227,6 @@ class Predictor:
         At all saved draws, or at `positions` in `Run.draws`.
         """
         run = self.run
-        law = run.config.law
         if positions is None:
             positions = range(len(run.draws))
         known_users = np.where(self._index["user"].is_new(users), np.int32(-1), users)
@@ -237,10 +236,9 @@ class Predictor:
         noise = np.empty_like(eta)
         spread = np.zeros_like(eta)
         effects = np.zeros_like(eta) if run.has_effects else None
-        owners, owner = self._owners_of_thresholds(users, items)
+        owners, owner = self._owners(users, items)
         folded = self._folded(users, items)
-        thresholds = []
-        shapes = []
+        parameters = []
         column = 0
         for batch in run.batches(positions):
             self._cells(
@@ -255,13 +253,12 @@ class Predictor:
                 eta,
                 noise,
             )
-            of_batch = self._thresholds(batch, owners)
-            shapes += batch.shapes(law)
+            of_batch = self._parameters(batch, owners)
             for number in range(len(batch.tau)):
                 position = positions[column]
                 new = self._folded_rows(position, folded)
                 if new is not None and of_batch is not None:
-                    self._set_thresholds(of_batch[number], owners, new)
+                    self._set_folded(of_batch[number], owners, new)
                 if unseen is not None:
                     predictors = unseen.at(position, run.draw(position), new)
                     eta[unseen.pairs, column] = predictors.mean
@@ -273,7 +270,7 @@ class Predictor:
                     eta[:, column] += np.float32(added)
                 column += 1
             if of_batch is not None:
-                thresholds.append(of_batch)
+                parameters.append(of_batch)
         weights = run.draw_weights[list(positions)]
         has_effects = effects is not None and effects.any()
         return PredictorDraws(
@@ -281,20 +278,20 @@ class Predictor:
             noise=noise,
             spread=spread,
             weights=weights / weights.sum(),
-            thresholds=np.concatenate(thresholds) if thresholds else None,
-            owner=owner if thresholds else None,
+            parameters=np.concatenate(parameters) if parameters else None,
+            owner=owner,
             effects=effects if has_effects else None,
-            shape=np.array(shapes)[None] if shapes else None,
         )
 
-    def _owners_of_thresholds(self, users: Int32, items: Int32) -> tuple[Int32, Int32]:
-        """Return users (or items) with thresholds of their own, (m,), and that of each pair, (q,).
+    def _owners(self, users: Int32, items: Int32) -> tuple[Int32, Int32 | None]:
+        """Return users (or items) with parameters of their own, (n,), and that of each pair, (q,).
 
-        If all share thresholds, one stands for all.
+        If all share the parameters, one stands for all, and pairs have none.
         """
-        if self.run.config.thresholds == "shared":
-            return np.zeros(1, np.int32), np.zeros(len(users), np.int32)
-        rows = {"user": users, "item": items}[self.run.config.thresholds]
+        entity = self.run.parameter_owner
+        if entity is None:
+            return np.zeros(1, np.int32), None
+        rows = {"user": users, "item": items}[entity]
         owners, owner = np.unique(rows, return_inverse=True)
         return owners, owner.astype(np.int32)
 
@@ -316,29 +313,31 @@ class Predictor:
             return None
         return NewRows(folded, self.newcomers.rows(position, folded))
 
-    def _thresholds(self, batch: DrawBatch, owners: Int32) -> Float64 | None:
-        """Return the thresholds of users (or items), (draws, m, R - 1).
+    def _parameters(self, batch: DrawBatch, owners: Int32) -> Float64 | None:
+        """Return the likelihood's parameters for users (or items), (draws, n, m).
 
-        None if ratings are not ordinal. Rows that were not sampled get the shared thresholds; so do
-        all if the model has no others.
+        None if it has none. Rows that were not sampled get the shared parameters; so do all if the
+        model has no others.
         """
-        if batch.thresholds is None:
+        law = self.run.config.law
+        shared = batch.parameters(law)
+        if shared is None:
             return None
-        thresholds = np.repeat(batch.thresholds[:, np.newaxis], len(owners), axis=1)
-        entity = self.run.config.thresholds
-        if entity != "shared":
-            own = batch.thresholds_of(entity)
+        parameters = np.repeat(shared[:, np.newaxis], len(owners), axis=1)
+        entity = self.run.parameter_owner
+        if entity is not None:
+            own = batch.own_parameters(law, entity)
             assert own is not None
             known = ~self._index[entity].is_new(owners)
-            thresholds[:, known] = own[:, owners[known]]
-        return thresholds
+            parameters[:, known] = own[:, owners[known]]
+        return parameters
 
-    def _set_thresholds(self, thresholds: Float64, owners: Int32, new: NewRows) -> None:
-        """Set the thresholds of rows that were folded in, among those of `owners`, (m, R - 1)."""
-        entity = self.run.config.thresholds
-        if entity == "shared":
+    def _set_folded(self, parameters: Float64, owners: Int32, new: NewRows) -> None:
+        """Set the parameters of rows that were folded in, among those of `owners`, (n, m)."""
+        entity = self.run.parameter_owner
+        if entity is None:
             return
         rows = self._index[entity]
         folded = rows.is_folded(owners)
         if folded.any():
-            thresholds[folded] = new.at(owners[folded].astype(np.int64) - rows.known).cuts
+            parameters[folded] = new.at(owners[folded].astype(np.int64) - rows.known).parameters

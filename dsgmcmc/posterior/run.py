@@ -203,6 +203,17 @@ class Run:
             for part in PARTS.values()
         )
 
+    @cached_property
+    def parameter_owner(self) -> str | None:
+        """The entity whose rows have parameters of the likelihood of their own: user or item.
+
+        None if all ratings share them.
+        """
+        for entity, shapes in self._row_shapes.items():
+            if self.config.law.row_parameters in shapes:
+                return entity
+        return None
+
     def entity_of(self, factor: Factor) -> str:
         """Return what the rows of a factor stand for, "user" or "item"."""
         return self.index.orientation.entity_of(factor)

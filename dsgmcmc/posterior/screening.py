@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from typing_extensions import override
@@ -20,9 +20,9 @@ from typing_extensions import override
 from dsgmcmc.kernels.averages import Averages
 from dsgmcmc.model.likelihoods.base import Law
 from dsgmcmc.model.likelihoods.gaussian import GaussianRatings
-from dsgmcmc.model.likelihoods.ordinal import Ordinal
 from dsgmcmc.model.predictive.base import PredictorDraws
 from dsgmcmc.model.predictive.mixture import Normal, NormalMixture
+from dsgmcmc.model.predictive.steps import LogisticSteps
 from dsgmcmc.model.quantity import WEIGHT
 from dsgmcmc.model.scale import OnLogarithms
 from dsgmcmc.posterior.draw_batch import DrawBatch
@@ -189,7 +189,7 @@ class Average:
 
 
 class Steps(Average):
-    """Sums of steps at thresholds, under noise of a logistic or a normal distribution.
+    """Sums of steps, under noise of a logistic or a normal distribution.
 
     Parameters
     ----------
@@ -197,8 +197,9 @@ class Steps(Average):
     function : Averages
     power : float
         At row scales g, steps have the slopes (tau g g') ** `power`.
-    cuts_of : callable
-        Returns the thresholds of users at a draw, (m,) or (users, m), less the mean of the ratings.
+    positions_of : callable
+        Returns the positions of the steps of users at a draw, (m,) or (users, m), less the mean of
+        the ratings.
     heights : (m,) float
         Heights of the steps.
     start : float
@@ -211,7 +212,7 @@ class Steps(Average):
         function: Averages,
         *,
         power: float,
-        cuts_of: Callable[[Draw, Int32], Array],
+        positions_of: Callable[[Draw, Int32], Array],
         heights: Array,
         start: float = 0.0,
     ) -> None:
@@ -219,7 +220,7 @@ class Steps(Average):
         self.start = start
         self.function = function
         self._power = np.float32(power)
-        self._cuts_of = cuts_of
+        self._positions_of = positions_of
         self._heights = np.asarray(heights, np.float32)
         scales = [draw.noise_scale["item"] for draw in _draws(run)]
         self._item_scales: Float32 = np.array(scales) ** self._power
@@ -227,12 +228,12 @@ class Steps(Average):
     @override
     def of_users(self, users: Int32) -> tuple[Float32, ...]:
         scales = np.empty((len(self.run.draws), len(users)), np.float32)
-        cuts = np.empty((*scales.shape, len(self._heights)), np.float32)
-        for position, draw in enumerate(_draws(self.run)):
+        positions = np.empty((*scales.shape, len(self._heights)), np.float32)
+        for number, draw in enumerate(_draws(self.run)):
             precision = np.float32(draw.tau) * draw.noise_scale["user"][users]
-            scales[position] = precision**self._power
-            cuts[position] = scales[position][:, np.newaxis] * self._cuts_of(draw, users)
-        return scales, cuts
+            scales[number] = precision**self._power
+            positions[number] = scales[number][:, np.newaxis] * self._positions_of(draw, users)
+        return scales, positions
 
     @override
     def of_items(self, items: slice) -> tuple[Float32, ...]:
@@ -267,16 +268,12 @@ class TableAverage(Average):
         for position, draw in enumerate(_draws(stack.run)):
             reach = stack.reach(position) + SMALL
             grid = np.linspace(-reach, reach, INTERVALS + 1)
-            thresholds = draw.thresholds
-            if thresholds is not None:
-                thresholds = thresholds[np.newaxis, np.newaxis]
             draws = PredictorDraws(
                 eta=grid.astype(np.float32)[:, np.newaxis],
                 noise=np.full((len(grid), 1), 1 / draw.tau, np.float32),
                 spread=np.zeros((len(grid), 1), np.float32),
                 weights=np.ones(1),
-                thresholds=thresholds,
-                shape=draw.shape(law),
+                parameters=draw.one_set(law),
             )
             table = function(draws)
             # an interval of half the length has a quarter of this error
@@ -413,18 +410,11 @@ def expectation(stack: Stack) -> Average | None:
     law = run.config.law
     if law.is_linear:
         return Average()
-    if run.config.thresholds == "item":
+    if run.parameter_owner == "item":
         return None
-    if _inherits(law, Ordinal, "expectation"):
-        assert run.levels is not None
-        return Steps(
-            run,
-            Averages.LOGISTIC,
-            power=1.0,
-            cuts_of=_thresholds,
-            heights=np.diff(run.levels),
-            start=float(run.levels[0]),
-        )
+    steps = law.expected_steps(run.levels)
+    if steps is not None:
+        return _logistic_steps(run, steps)
     if _has_row_parameters(run):
         return None
     return TableAverage.of_run(
@@ -436,20 +426,13 @@ def _probability(stack: Stack, bound: float) -> Average | None:
     """Return the probability of at least `bound` as a function of predictors, or None."""
     run = stack.run
     law = run.config.law
-    if run.config.thresholds == "item":
+    if run.parameter_owner == "item":
         return None
-    if _inherits(law, Ordinal, "predictive"):
-        assert run.levels is not None
-        level = int(np.count_nonzero(run.levels < bound - 1e-9))
-        if level in (0, len(run.levels)):
+    steps = law.steps_at_least(bound, run.levels)
+    if steps is not None:
+        if not len(steps.heights):
             return None
-        return Steps(
-            run,
-            Averages.LOGISTIC,
-            power=1.0,
-            cuts_of=lambda draw, users: _thresholds(draw, users)[..., level - 1 : level],
-            heights=np.ones(1),
-        )
+        return _logistic_steps(run, steps)
     if _is_normal(law):
         cut = _lowest(run, bound) - run.mean
         if not np.isfinite(cut):
@@ -458,7 +441,7 @@ def _probability(stack: Stack, bound: float) -> Average | None:
             run,
             Averages.NORMAL,
             power=0.5,
-            cuts_of=lambda draw, users: np.full(1, cut),
+            positions_of=lambda draw, users: np.full(1, cut),
             heights=np.ones(1),
         )
     if _has_row_parameters(run):
@@ -468,37 +451,43 @@ def _probability(stack: Stack, bound: float) -> Average | None:
     )
 
 
-def _thresholds(draw: Draw, users: Int32) -> Array:
-    """Return the thresholds between levels of users, or those of all users, at a draw."""
-    of_users = draw.thresholds_of("user")
-    if of_users is not None:
-        return of_users[users]
-    assert draw.thresholds is not None
-    return draw.thresholds
+def _logistic_steps(run: Run, steps: LogisticSteps) -> Steps:
+    """Return a sum of steps whose positions are parameters of the likelihood."""
+    law = run.config.law
+
+    def positions_of(draw: Draw, users: Int32) -> Array:
+        of_users = draw.own_parameters(law, "user")
+        if of_users is not None:
+            return steps.positions(of_users[users])
+        shared = law.parameters_of(draw.shared)
+        assert shared is not None
+        return steps.positions(shared)
+
+    return Steps(
+        run,
+        Averages.LOGISTIC,
+        power=1.0,
+        positions_of=positions_of,
+        heights=steps.heights,
+        start=steps.start,
+    )
 
 
 def _has_row_parameters(run: Run) -> bool:
     """Return whether users or items have parameters of the likelihood of their own."""
     rows = run.draw(0).rows
     has_noise_scales = any(WEIGHT.name in arrays for arrays in rows.values())
-    return has_noise_scales or run.config.thresholds != "shared"
+    return has_noise_scales or run.parameter_owner is not None
 
 
 def _is_normal(law: type[Law]) -> bool:
     """Return whether ratings, or their logarithms, are normal about their predictors."""
     if issubclass(law, OnLogarithms):
         law = law.law
-    if not _inherits(law, GaussianRatings, "predictive"):
+    if not law.inherits(GaussianRatings, "predictive"):
         return False
     assert issubclass(law, GaussianRatings)
     return law.cdf is Normal.cdf and law.mixture is NormalMixture
-
-
-def _inherits(law: type[Law], base: type[Law], name: str) -> bool:
-    """Return whether a class method of a law is that of `base`."""
-    method: Any = getattr(law, name)
-    method_of_base: Any = getattr(base, name)
-    return method.__func__ is method_of_base.__func__
 
 
 def _lowest(run: Run, bound: float) -> float:

@@ -130,9 +130,9 @@ class Likelihood(Law):
     @classmethod
     @override
     def log_likelihood_at(
-        cls, x: Float64, eta: Float64, scale: Float64, thresholds: Array | None
+        cls, x: Float64, eta: Float64, scale: Float64, parameters: Array | None
     ) -> Float64:
-        shape: Sequence[Any] | Array = () if thresholds is None else thresholds
+        shape: Sequence[Any] | Array = () if parameters is None else parameters
         variance = np.asarray(cls.variance(eta, 1 / np.asarray(scale), *shape), np.float64)
         return np.asarray(cls.log_density(x, cls.mean(eta, *shape), variance, *shape), np.float64)
 
@@ -181,10 +181,14 @@ class Likelihood(Law):
 
         If draws have none of these parameters: their values in `starts`, (1, 1).
         """
-        shapes = [node.shape for node in nodes if node.shape is not None]
-        if not shapes:
+        sets = [node.parameters for node in nodes if node.parameters is not None]
+        if not sets:
             return [np.full((1, 1), start) for start in cls.starts.values()]
-        return list(np.moveaxis(np.concatenate(shapes, axis=1), 2, 0))
+        by_draw = np.concatenate(sets)
+        owner = nodes[0].owner
+        if owner is not None:
+            by_draw = by_draw[:, owner]
+        return list(by_draw.transpose(2, 1, 0))
 
     @classmethod
     @override

@@ -9,12 +9,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import ClassVar
+from math import inf
+from typing import Any, ClassVar
 
 from dsgmcmc.data.ratings import Ratings
+from dsgmcmc.model.likelihoods.own_prior import OwnPrior
 from dsgmcmc.model.predictive.base import Moments, Predictive, PredictorDraws
+from dsgmcmc.model.predictive.steps import LogisticSteps
+from dsgmcmc.model.quantity import SavedDraw
 from dsgmcmc.model.transform import Transform
-from dsgmcmc.types import Array, Float64
+from dsgmcmc.types import Array, Float64, Mask
 
 
 class Observation(ABC):
@@ -38,6 +42,9 @@ class Observation(ABC):
     takes_weights: ClassVar[bool] = False
     #: Whether ratings may be known only to lie within bounds: `quantile_between` is defined.
     takes_bounds: ClassVar[bool] = False
+    #: Name of the quantity of rows that stands in for `parameters_of`, for users or items that have
+    #: it; empty if none can have it.
+    row_parameters: ClassVar[str] = ""
 
     # ------------------------------------------------------------------ possible ratings
 
@@ -59,6 +66,13 @@ class Observation(ABC):
         return values
 
     # ------------------------------------------------------------------ rows without a chain
+
+    @classmethod
+    def inherits(cls, base: type[Observation], name: str) -> bool:
+        """Whether a class method is that of `base`."""
+        method: Any = getattr(cls, name)
+        method_of_base: Any = getattr(base, name)
+        return method.__func__ is method_of_base.__func__
 
     @classmethod
     def is_conditionally_gaussian(cls) -> bool:
@@ -107,9 +121,40 @@ class Observation(ABC):
         return None
 
     @classmethod
+    def parameters_of(cls, shared: Mapping[str, Float64]) -> Float64 | None:
+        """A draw's parameters, (m,), besides predictors and noise; None if there are none.
+
+        They are handed back in `PredictorDraws` and to `log_likelihood_at`, for all ratings or, if
+        users or items have their own (`row_parameters`), for each rating. Only the likelihood knows
+        what the numbers mean. `shared` is that of `shape_of`, which is returned here.
+        """
+        return cls.shape_of(shared)
+
+    @classmethod
+    def own_prior(cls, draw: SavedDraw, entity: str, most: float = inf) -> OwnPrior:
+        """Prior of what a user (or item) has besides theta, given a draw.
+
+        Here: nothing. `most` is the largest noise scale.
+        """
+        return OwnPrior()
+
+    @classmethod
+    def levels_of_items(cls, draw: SavedDraw) -> Mask | None:
+        """Which levels each item has, (items, R); None if all have all, or there are no levels."""
+        return None
+
+    @classmethod
+    def thresholds_of_items(cls, draw: SavedDraw) -> Float64 | None:
+        """Thresholds below the levels of items, (items, R - 1), or those of all items, (1, R - 1).
+
+        NaN for levels that an item lacks, and for its lowest. None without ordered levels.
+        """
+        return None
+
+    @classmethod
     @abstractmethod
     def log_likelihood_at(
-        cls, x: Float64, eta: Float64, scale: Float64, thresholds: Array | None
+        cls, x: Float64, eta: Float64, scale: Float64, parameters: Array | None
     ) -> Float64:
         """Log density of ratings given their predictors, (n,) float64.
 
@@ -124,9 +169,8 @@ class Observation(ABC):
         scale : (n,) float64
             Product of the row's scale, the column's scale (1 for rows without scales) and the noise
             precision.
-        thresholds : (R - 1,) or (n, R - 1) float, or None
-            Thresholds between levels, either the same for all ratings or one row for each rating.
-            For likelihoods without levels, the draw's `shape_of`.
+        parameters : (m,) or (n, m) float, or None
+            The draw's `parameters_of`, for all ratings or for each.
         """
 
     # ------------------------------------------------------------------ ratings within bounds
@@ -151,8 +195,7 @@ class Observation(ABC):
     ) -> Float64:
         """Log probability that ratings lie between bounds, (2, n), given their predictors, (n,).
 
-        Not needed unless `takes_bounds`. `scale` is that of `log_likelihood_at`, and `parameters`
-        are the draw's `shape_of`.
+        Not needed unless `takes_bounds`. `scale` and `parameters` are those of `log_likelihood_at`.
         """
         raise NotImplementedError
 
@@ -204,6 +247,19 @@ class Observation(ABC):
         cls, draws: PredictorDraws, centre: float = 0.0, levels: Float64 | None = None
     ) -> Predictive:
         """Posterior distributions of expected ratings, without noise; parameters: `predictive`."""
+
+    @classmethod
+    def expected_steps(cls, levels: Float64 | None) -> LogisticSteps | None:
+        """The expected rating as a sum of steps of the predictor; None if it is no such sum."""
+        return None
+
+    @classmethod
+    def steps_at_least(cls, bound: float, levels: Float64 | None) -> LogisticSteps | None:
+        """The probability of a rating of at least `bound` as a sum of steps of the predictor.
+
+        None if it is no such sum. If all ratings have the same probability, there are no steps.
+        """
+        return None
 
     @classmethod
     @abstractmethod

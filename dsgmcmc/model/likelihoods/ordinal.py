@@ -16,7 +16,7 @@ unlike the average are stable, too.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any, ClassVar
 
@@ -38,6 +38,7 @@ from dsgmcmc.kernels.ordinal import (
 from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.circulation import Circulation, RatingsCell
 from dsgmcmc.model.likelihoods.base import LINK_WIDTH, RatingWeights, State
+from dsgmcmc.model.likelihoods.level_observation import LevelObservation
 from dsgmcmc.model.likelihoods.levels import Levels
 from dsgmcmc.model.likelihoods.logit_moves import move_elements
 from dsgmcmc.model.likelihoods.logit_weights import LogitWeights, NormalRatings, draw_threshold
@@ -59,20 +60,17 @@ from dsgmcmc.model.likelihoods.row_thresholds import (
 from dsgmcmc.model.likelihoods.scales import SCALE_PRIOR, ScaledRows, ScalePrecision
 from dsgmcmc.model.likelihoods.thresholds import ThresholdModel, Thresholds
 from dsgmcmc.model.parts.base import DrawContext, Intercept, ModelFacts
-from dsgmcmc.model.predictive.base import Moments, Predictive, PredictorDraws, nearest_level
-from dsgmcmc.model.predictive.levels import LevelDistribution, log_probability
-from dsgmcmc.model.predictive.mixture import ExpectationMixture
+from dsgmcmc.model.predictive.base import nearest_level
+from dsgmcmc.model.predictive.levels import log_probability
 from dsgmcmc.model.quantity import Quantity, Sampled
 from dsgmcmc.orientation import Orientation
 from dsgmcmc.parallel.ring import Ring, shapes_of
 from dsgmcmc.settings import named, setting
 from dsgmcmc.targets.state import ParameterBlock, RandomStream, Rows, arrays_of, take_all
-from dsgmcmc.types import Array, Factor, Float32, Float64, Int32, Purpose, ThresholdsName
+from dsgmcmc.types import Factor, Float32, Float64, Int32, Purpose, ThresholdsName
 
 #: More distinct ratings count as measurements, not as levels.
 MAX_LEVELS = 100
-#: Ratings times draws whose probabilities are computed together.
-_CELLS = 1 << 14
 #: Largest number of levels between which thresholds can be learnt.
 MAX_THRESHOLDS = 25
 #: Smallest number of levels with a gap between thresholds.
@@ -108,7 +106,7 @@ def recognised_levels(ratings: Ratings) -> Float64 | None:
     return None
 
 
-class Ordinal(ScaledRows):
+class Ordinal(LevelObservation, ScaledRows):
     """Ratings of ordered levels."""
 
     has_noise = False
@@ -269,12 +267,6 @@ class Ordinal(ScaledRows):
                 f" bias of a {settings.thresholds} already moves the one threshold between them:"
                 f" leave out {named('thresholds')}"
             )
-
-    @classmethod
-    @override
-    def codes(cls, values: Array, levels: Float64 | None) -> Array:
-        assert levels is not None
-        return nearest_level(values, levels).astype(values.dtype)
 
     # ------------------------------------------------------------------ training ratings
 
@@ -502,30 +494,6 @@ class Ordinal(ScaledRows):
             weights = super().counts(circulation)
         return weights.times(np.float32(self._information))
 
-    @classmethod
-    @override
-    def log_likelihood_at(
-        cls, x: Float64, eta: Float64, scale: Float64, thresholds: Array | None
-    ) -> Float64:
-        """Log probabilities of levels given their predictors, (n,) float64.
-
-        With a and b the ends of the level, from the predictor, F(b) - F(a) is 1 - exp(a - b) over
-        the product of 1 + exp(a) and 1 + exp(-b), which loses no digits in either tail.
-        """
-        assert thresholds is not None
-        level = x.astype(np.int64)
-        last = thresholds.shape[-1]
-        upper_index = level
-        if thresholds.ndim == 2:  # each rating has its own thresholds
-            upper_index = level + last * np.arange(len(x))
-        lower = np.where(level == 0, -np.inf, thresholds.take(upper_index - (level > 0)))
-        upper = np.where(level == last, np.inf, thresholds.take(upper_index - (level == last)))
-        below = np.exp(np.minimum(scale * (lower - eta), 690.0))
-        above = np.exp(np.minimum(scale * (eta - upper), 690.0))
-        both = below * above
-        probability = (1 - both) / (1 + below + above + both)
-        return np.asarray(np.log(np.maximum(probability, 1e-300)))
-
     # ------------------------------------------------------------------ new ratings
 
     @override
@@ -546,60 +514,3 @@ class Ordinal(ScaledRows):
     def log_likelihood(self, x: Float32, state: State) -> float:
         """Sum of the log probabilities of ratings; one that is no level counts as the nearest."""
         return float(log_probability(state.probability, nearest_level(x, self.values)).sum())
-
-    @classmethod
-    def _by_draw(cls, draws: PredictorDraws) -> Iterator[Float32]:
-        """Yield the probabilities of the levels at every draw, (q, R) each.
-
-        Few ratings are computed at many draws together.
-        """
-        assert draws.thresholds is not None
-        n_draws, n_sets, _ = draws.thresholds.shape
-        owner: Int32 = np.zeros(len(draws.eta), np.int32)
-        if draws.owner is not None:
-            owner = draws.owner
-        step = max(1, _CELLS // max(len(owner), 1))
-        for first in range(0, n_draws, step):
-            part = slice(first, first + step)
-            thresholds = draws.thresholds[part]
-            numbers = np.arange(len(thresholds), dtype=np.int32)[:, np.newaxis]
-            probability = level_probabilities(
-                draws.eta[:, part].T.reshape(-1),
-                np.reciprocal(draws.noise[:, part]).T.reshape(-1),
-                thresholds.reshape(len(thresholds) * n_sets, -1),
-                (numbers * np.int32(n_sets) + owner).reshape(-1),
-            )
-            yield from probability.reshape(len(thresholds), len(owner), -1)
-
-    @classmethod
-    @override
-    def predictive(
-        cls, draws: PredictorDraws, centre: float = 0.0, levels: Float64 | None = None
-    ) -> Predictive:
-        assert levels is not None
-        probability = np.zeros((len(draws.eta), len(levels)), np.float32)
-        for share, node in draws.over_effects():
-            weights = (share * node.weights).tolist()
-            for weight, probability_at_draw in zip(weights, cls._by_draw(node), strict=True):
-                probability += np.float32(weight) * probability_at_draw
-        return LevelDistribution(probability, levels)
-
-    @classmethod
-    @override
-    def expectation(
-        cls, draws: PredictorDraws, centre: float = 0.0, levels: Float64 | None = None
-    ) -> Predictive:
-        assert levels is not None
-        known = draws.known()
-        means = np.zeros_like(known.eta)
-        for share, node in draws.over_effects():
-            at_draws = [level_moments(p, levels)[0] for p in cls._by_draw(node)]
-            means += np.float32(share) * np.stack(at_draws, axis=1)
-        return ExpectationMixture(means, known.spread, known.weights)
-
-    @classmethod
-    @override
-    def predictive_of_moments(cls, moments: Moments) -> Predictive:
-        assert moments.probability is not None
-        assert moments.levels is not None
-        return LevelDistribution(moments.probability, moments.levels)

@@ -17,7 +17,7 @@ from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.predictive.base import nearest_level
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.targets.state import Rows
-from dsgmcmc.types import Array, Factor, Float64, Int64, Mask
+from dsgmcmc.types import Array, Factor, Float32, Float64, Int64, Mask
 
 
 class LevelCounts(NamedTuple):
@@ -60,6 +60,14 @@ def _total(ring: Ring, counts: Int64) -> Int64:
         addends[0] = counts[:, level]
         total[:, level] = ring.total(addends)
     return total
+
+
+def levels_between(cuts: Float32) -> Mask:
+    """Return which levels rows have, (n, R), given their thresholds (n, R - 1)."""
+    bounds = np.pad(cuts, ((0, 0), (1, 1)), constant_values=np.float32(END))
+    bounds[:, 0] = -END
+    has: Mask = bounds[:, 1:] > bounds[:, :-1]
+    return has
 
 
 class OwnLevels:

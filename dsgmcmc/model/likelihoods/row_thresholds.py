@@ -25,11 +25,13 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+from typing_extensions import override
 
 from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.kernels.ordinal import END
 from dsgmcmc.model.conjugate import GammaPrior
 from dsgmcmc.model.likelihoods.own_levels import OwnLevels
+from dsgmcmc.model.likelihoods.own_prior import OwnParameters, OwnPrior
 from dsgmcmc.model.likelihoods.scales import MOVE, STEP
 from dsgmcmc.model.likelihoods.thresholds import values_of
 from dsgmcmc.model.quantity import Quantity, Sampled
@@ -99,6 +101,33 @@ def cuts_of(position: Float64, gaps: Float64) -> Float64:
     none = np.zeros((*gaps.shape[:-1], 1))  # of the middle threshold
     deviations = [deviation[..., :middle], none, deviation[..., middle:]]
     return values_of(position + np.concatenate(deviations, axis=-1))
+
+
+@dataclass(frozen=True, kw_only=True)
+class GapPrior(OwnPrior):
+    """Prior of the noise scales and the gaps of rows, given a draw.
+
+    Attributes
+    ----------
+    gaps : (R - 2,) float64
+        Prior sds of d.
+    position : (R - 1,) float64
+        Coordinates phi of the shared thresholds.
+    """
+
+    gaps: Float64
+    position: Float64
+
+    @property
+    @override
+    def width(self) -> int:
+        return super().width + len(self.gaps)
+
+    @override
+    def at(self, z: Float64) -> OwnParameters:
+        n = len(self.scale)
+        cuts = cuts_of(self.position, self.gaps * z[:, n:])
+        return super().at(z[:, :n])._replace(parameters=cuts)
 
 
 def cut_table(block: ParameterBlock) -> Float32:

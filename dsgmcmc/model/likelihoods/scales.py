@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from math import atanh, exp, log, sqrt
+from math import atanh, exp, inf, log, sqrt
 from typing import ClassVar
 
 import numpy as np
@@ -28,7 +28,8 @@ from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.model.circulation import Circulation
 from dsgmcmc.model.conjugate import GammaPrior
 from dsgmcmc.model.likelihoods.base import Law
-from dsgmcmc.model.quantity import WEIGHT, Quantity, Sampled, hyperparameter
+from dsgmcmc.model.likelihoods.own_prior import OwnPrior
+from dsgmcmc.model.quantity import WEIGHT, Quantity, Sampled, SavedDraw, hyperparameter
 from dsgmcmc.model.rounding import precision_limit
 from dsgmcmc.targets.state import ParameterBlock
 from dsgmcmc.types import Factor, Float32, Float64, Purpose
@@ -92,11 +93,6 @@ class ScalePrecision(Sampled):
     precision: dict[Factor, Float64]
 
 
-def log_scale(u: Float64, bound: float) -> Float64:
-    """f(u), elementwise."""
-    return np.asarray(bound * np.tanh(u / bound), np.float64)
-
-
 def _largest_move(scale: float, bound: float) -> float:
     """Return the u / b of the largest scale; a number beyond all u / b if `bound` is smaller."""
     if scale >= exp(bound):
@@ -110,6 +106,15 @@ class ScaledRows(Law):
     noise_quantities = SCALE_QUANTITIES
     swept_fields: ClassVar[tuple[str, ...]] = ("slope",)
     scales: ScalePrecision
+
+    @classmethod
+    @override
+    def own_prior(cls, draw: SavedDraw, entity: str, most: float = inf) -> OwnPrior:
+        precision = draw.shared.get(f"{entity}.scales")
+        if precision is None:
+            return OwnPrior()
+        sd = np.array([precision.item() ** -0.5])
+        return OwnPrior(scale=sd, bound=cls.scale_bound, most=most)
 
     @override
     def momenta_of(self, factor: Factor) -> dict[str, str]:

@@ -51,27 +51,24 @@ class PredictorDraws(NamedTuple):
         draw; above 0 if one of them was not sampled, and has only a distribution given the draw.
     weights : (draws,) float64
         Weights of the draws; they sum to 1.
-    thresholds : (draws, n, R - 1) float64 or None
-        Thresholds between the R levels: n sets, each for one user or item, or one set shared by
-        all.
+    parameters : (draws, n, m) float64 or None
+        The likelihood's parameters besides predictors and noise: n sets, each for one user or item,
+        or one set for all ratings. Only the likelihood knows what they mean
+        (`Observation.parameters_of`).
     owner : (q,) int32 or None
-        Which of the n sets of thresholds applies to each rating; may be None if n = 1.
+        Which of the n sets applies to each rating; None if one set applies to all.
     effects : (q, draws) float32 or None
         Variances that unknown group effects add to the predictors; the effects are independent
         between ratings.
-    shape : (q or 1, draws, m) float64 or None
-        Further parameters of the likelihood (`Law.shape_of`), for each rating, or in one row for
-        all ratings.
     """
 
     eta: Float32
     noise: Float32
     spread: Float32
     weights: Float64
-    thresholds: Float64 | None = None
+    parameters: Float64 | None = None
     owner: Int32 | None = None
     effects: Float32 | None = None
-    shape: Float64 | None = None
 
     def at(self, rows: Array) -> PredictorDraws:
         """Draws for the ratings with these indices."""
@@ -81,16 +78,12 @@ class PredictorDraws(NamedTuple):
         effects = self.effects
         if effects is not None:
             effects = effects[rows]
-        shape = self.shape
-        if shape is not None and len(shape) > 1:
-            shape = shape[rows]
         return self._replace(
             eta=self.eta[rows],
             noise=self.noise[rows],
             spread=self.spread[rows],
             owner=owner,
             effects=effects,
-            shape=shape,
         )
 
     def by_certainty(self) -> Iterator[tuple[Array, PredictorDraws]]:
@@ -118,9 +111,8 @@ class PredictorDraws(NamedTuple):
             noise=np.tile(self.noise, len(nodes)),
             spread=np.tile(np.zeros_like(self.spread), len(nodes)),
             weights=np.concatenate([self.weights * share for share in _SHARES]),
-            thresholds=_tiled(self.thresholds, (len(nodes), 1, 1)),
+            parameters=_tiled(self.parameters, (len(nodes), 1, 1)),
             effects=_tiled(self.effects, (1, len(nodes))),
-            shape=_tiled(self.shape, (1, len(nodes), 1)),
         )
 
     def over_effects(self) -> list[tuple[float, PredictorDraws]]:

@@ -12,6 +12,7 @@ from support import MODEL, cells_of, factor_target, predictors, rows_of, write_p
 from dsgmcmc.model.likelihoods.ordinal import Ordinal
 from dsgmcmc.model.likelihoods.row_thresholds import CUTS, GAPS, MAX_DEVIATION, slopes_of
 from dsgmcmc.model.likelihoods.thresholds import ThresholdModel, re_anchored, values_of
+from dsgmcmc.model.predictive.base import PredictorDraws
 from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.samplers.sgld import SGLD, SGLDConfig
 from dsgmcmc.types import Factor
@@ -138,3 +139,47 @@ def test_both_rows_noise_scales_make_what_a_rating_counts(data: Path) -> None:
     for block in blocks:
         np.testing.assert_allclose(n[block], total[1][block], rtol=1e-5)
         np.testing.assert_allclose(squares[block], total[2][block], rtol=1e-5)
+
+
+def test_steps_are_the_predictive_distribution() -> None:
+    """Sums of logistic steps at the thresholds are the expected level, and the probability of at
+    least a level; bounds outside the levels have no steps.
+    """
+    levels = np.array([1.0, 2.0, 4.0])
+    cuts = np.array([-0.5, 1.2])
+    eta = np.linspace(-3, 3, 7)
+    draws = PredictorDraws(
+        eta=eta[:, None].astype(np.float32),
+        noise=np.full((7, 1), 0.5, np.float32),
+        spread=np.zeros((7, 1), np.float32),
+        weights=np.ones(1),
+        parameters=cuts[np.newaxis, np.newaxis],
+    )
+    predictive = Ordinal.predictive(draws, levels=levels)
+    for steps, expected in (
+        (Ordinal.expected_steps(levels), predictive.mean),
+        (Ordinal.steps_at_least(2.0, levels), predictive.at_least(2.0)),
+        (Ordinal.steps_at_least(3.0, levels), predictive.at_least(3.0)),
+    ):
+        assert steps is not None
+        away = 2 * (eta[:, None] - steps.positions(cuts))
+        np.testing.assert_allclose(steps.start + expit(away) @ steps.heights, expected, atol=1e-6)
+    for bound in (1.0, 5.0):
+        steps = Ordinal.steps_at_least(bound, levels)
+        assert steps is not None
+        assert not len(steps.heights)
+
+
+def test_other_predictions_have_no_steps() -> None:
+    """A class with an expectation, or predictions, of its own is not taken to have the steps of
+    this one.
+    """
+
+    class Other(Ordinal):
+        @classmethod
+        def predictive(cls, draws, centre=0.0, levels=None):
+            return super().predictive(draws, centre, levels)
+
+    levels = np.array([1.0, 2.0])
+    assert Other.steps_at_least(2.0, levels) is None
+    assert Other.expected_steps(levels) is not None

@@ -151,7 +151,7 @@ def test_uncertain_predictors_are_integrated_over() -> None:
         noise=np.full((61, 1), 1.0, np.float32),
         spread=np.full((61, 1), 100.0, np.float32),
         weights=np.ones(1),
-        thresholds=np.zeros((1, 1, 1)),
+        parameters=np.zeros((1, 1, 1)),
     )
     p = Ordinal.predictive(draws, 0.0, LEVELS[:2]).probabilities()[:, 1]
     nodes = np.linspace(-8, 8, 4001)
@@ -159,18 +159,18 @@ def test_uncertain_predictors_are_integrated_over() -> None:
     np.testing.assert_allclose(p, expected, atol=5e-4)
 
 
-def one_draw(eta: float, shape: np.ndarray | None) -> PredictorDraws:
+def one_draw(eta: float, parameters: np.ndarray | None) -> PredictorDraws:
     """One draw of one predictor, with noise variance 1."""
     return PredictorDraws(
         eta=np.full((1, 1), eta, np.float32),
         noise=np.ones((1, 1), np.float32),
         spread=np.zeros((1, 1), np.float32),
         weights=np.ones(1),
-        shape=shape,
+        parameters=parameters,
     )
 
 
-#: Shape of counts at one draw: dispersion 4, a ceiling far away, and counts from 0 on.
+#: Parameters of counts at one draw: dispersion 4, a ceiling far away, and counts from 0 on.
 COUNTS = np.array([[[4.0, 1e12, 0.0]]])
 
 
@@ -183,8 +183,8 @@ def test_student_t_is_that_of_scipy() -> None:
     weights = np.array([0.3, 0.7])
     eta = rng.normal(0, 1, (5, 2)).astype(np.float32)
     noise = rng.gamma(2, 1, (5, 2)).astype(np.float32)
-    shape = (nu / (nu - 2))[None, :, None]
-    draws = PredictorDraws(eta, noise, np.zeros_like(eta), weights, shape=shape)
+    parameters = (nu / (nu - 2))[:, None, None]
+    draws = PredictorDraws(eta, noise, np.zeros_like(eta), weights, parameters=parameters)
     predictive = StudentT.predictive(draws, 2.0, LEVELS)
     theirs = t(nu, eta + 2.0, np.sqrt(noise))
     for x in (-4.0, 2.3, 9.0):
@@ -192,7 +192,7 @@ def test_student_t_is_that_of_scipy() -> None:
             predictive.log_density(x), np.log(theirs.pdf(x) @ weights), rtol=1e-6
         )
     far = t(nu[1], 0.0, 1.0)
-    between = StudentT.predictive(one_draw(eta=0.0, shape=shape[:, 1:])).between(40.0, 41.0)
+    between = StudentT.predictive(one_draw(eta=0.0, parameters=parameters[1:])).between(40.0, 41.0)
     np.testing.assert_allclose(between, far.sf(40) - far.sf(41), rtol=1e-5)
 
 
@@ -210,7 +210,7 @@ def test_upper_tails_lose_no_digits(law, theirs, shape) -> None:
     """
     if shape is not None:
         shape = np.reshape(shape, (1, 1, -1)).astype(float)
-    predictive = law.predictive(one_draw(eta=0.5, shape=shape))
+    predictive = law.predictive(one_draw(eta=0.5, parameters=shape))
     below = 1 if predictive.has_counts else 0
     for bound in (3.0, 30.0, 60.0, 9000.0):
         expected = theirs.logsf(bound - below)
@@ -276,7 +276,7 @@ def test_effects_of_unknown_groups_are_integrated_over() -> None:
         spread=np.zeros_like(eta),
         weights=np.array([0.5, 0.5]),
         effects=effects,
-        shape=np.repeat(COUNTS, 2, axis=1),
+        parameters=np.repeat(COUNTS, 2, axis=0),
     )
     d, share = np.polynomial.hermite_e.hermegauss(40)
     at = (eta[0] + d[:, None] * np.sqrt(effects[0])).astype(float)
@@ -290,7 +290,7 @@ def test_effects_of_unknown_groups_are_integrated_over() -> None:
     means = np.exp(eta + effects / 2)[0]
     np.testing.assert_allclose(NegativeBinomial.expectation(draws).sd, means.std(), rtol=1e-3)
     cuts = np.array([[[-1.0, 0.5]]] * 2)
-    levels = draws._replace(thresholds=cuts, owner=np.zeros(1, np.int32))
+    levels = draws._replace(parameters=cuts, owner=np.zeros(1, np.int32))
     expected = (over @ expit(0.5 - at)).mean()
     np.testing.assert_allclose(
         Ordinal.predictive(levels, levels=LEVELS[:3]).cdf(2.0), expected, atol=1e-4

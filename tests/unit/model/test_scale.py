@@ -282,12 +282,12 @@ def test_a_distribution_is_that_of_scipy(name: str) -> None:
     noise = np.array([[0.4, 0.9]], np.float32)
     weights = np.array([0.3, 0.7])
     if name == "gaussian":
-        shape = None
+        parameters = None
         law = stats.norm(1 + eta[0], np.sqrt(noise[0]))
     else:
-        shape = np.array([[[2.0], [1.5]]])
+        parameters = np.array([[[2.0]], [[1.5]]])
         law = stats.t([4, 6], 1 + eta[0], np.sqrt(noise[0]))
-    draws = PredictorDraws(eta, noise, np.zeros_like(eta), weights, shape=shape)
+    draws = PredictorDraws(eta, noise, np.zeros_like(eta), weights, parameters=parameters)
     values = np.arange(1.0, 30.0)
     made = on_scale(LIKELIHOODS[name], "log").predictive(draws, 1.0, values)
     for x in (0.2, 3.0, 40.0):

@@ -10,9 +10,10 @@ from measurements import write_measured
 
 from dsgmcmc import open_run
 from dsgmcmc.model.likelihoods.gaussian import GaussianRatings
+from dsgmcmc.model.likelihoods.own_prior import OwnPrior
 from dsgmcmc.model.likelihoods.student_t import StudentT
 from dsgmcmc.parallel.alone import Alone
-from dsgmcmc.posterior.drawn_rows import RatedRow, RatedRows, Spread, draw_rows
+from dsgmcmc.posterior.drawn_rows import RatedRow, RatedRows, draw_rows
 from dsgmcmc.posterior.newcomers import NoiseOfRow, normal_row
 from dsgmcmc.runs.job import Job
 from dsgmcmc.runs.source import RatingsSource
@@ -34,7 +35,7 @@ def row(parameters: np.ndarray | None) -> RatedRow:
         effects=np.zeros(5),
         centre=np.array([0.2, -0.1]),
         precision=np.array([[1.0, 0.3], [0.3, 2.0]]),
-        thresholds=parameters,
+        parameters=parameters,
         bounds=BOUNDS,
     )
 
@@ -82,8 +83,7 @@ def test_rows_under_heavy_tails_have_the_mass_between_bounds() -> None:
     nu = 5.0
     given = row(np.array([nu / (nu - 2)]))
     rated = RatedRows(StudentT, [given] * REPEATS)
-    spread = Spread.from_precisions(StudentT, None, None)
-    theta, _ = draw_rows(rated, None, spread, np.random.default_rng(2))
+    theta, _ = draw_rows(rated, OwnPrior(), np.random.default_rng(2))
     expected, covariance = moments(scipy.stats.t(nu), given)
     error = 4 * np.sqrt(np.diag(covariance) / REPEATS)
     assert (np.abs(theta.mean(axis=0) - expected) < error).all()

@@ -78,9 +78,9 @@ def reference(run: Run, number: int, entity: str) -> tuple[np.ndarray, np.ndarra
             scale = (draw.tau * s * draw.noise_scale[other][j]) ** -0.5
             log_weight += stats.t.logpdf(x - run.mean, draw.shared["nu"][0], eta, scale)
             continue
-        inner = draw.thresholds
-        if draw.thresholds_of("user") is not None and entity == "item":
-            inner = draw.thresholds_of("user")[j]
+        inner = draw.shared["thresholds"]
+        if "cuts" in draw.rows["user"] and entity == "item":
+            inner = draw.rows["user"]["cuts"][j]
         cuts = of_gaps(inner, d if d.shape[1] else np.zeros((1, 3)))
         scale = s * draw.noise_scale[other][j]
         p = expit(scale * (cuts[:, int(x)] - eta)) - expit(scale * (cuts[:, int(x) - 1] - eta))
@@ -117,10 +117,9 @@ def test_a_drawn_row_has_the_conditional_law(run: Run, entity: str) -> None:
     law = FoldIn(run, names, repeated).rows(number, np.arange(SEEDS))
     assert not law.covariance.any()
     drawn = np.column_stack([law.mean, -np.log(law.noise)])
-    if law.cuts is not None:
-        drawn = np.column_stack(
-            [drawn, np.log(np.diff(law.cuts) / np.diff(run.draw(number).thresholds))]
-        )
+    if law.parameters is not None:
+        shared = run.draw(number).shared["thresholds"]
+        drawn = np.column_stack([drawn, np.log(np.diff(law.parameters) / np.diff(shared))])
     error = np.sqrt(1 / SEEDS + (weight**2).sum())
     mean = weight @ expected
     sd = np.sqrt(weight @ (expected - mean) ** 2)
@@ -152,13 +151,14 @@ def test_new_rows_are_predicted_and_ranked(run: Run) -> None:
     ((_, items, _),) = recommend(run, np.int32([n]), Ranking(top=3, by="mean"), newcomers=folded)
     assert len(items) == 3
     if run.config.thresholds == "user":
-        cuts = folded.rows(0, np.array([0, 1])).cuts
+        cuts = folded.rows(0, np.array([0, 1])).parameters
         mixture = Predictor(run, PredictOptions(), folded).draws(
             np.int32([n + 1, 3, -1]), np.int32([4, 4, 4])
         )
         draw = run.draw(0)
-        used = mixture.thresholds[0][mixture.owner]
-        np.testing.assert_allclose(used, [cuts[1], draw.thresholds_of("user")[3], draw.thresholds])
+        used = mixture.parameters[0][mixture.owner]
+        expected = [cuts[1], draw.rows["user"]["cuts"][3], draw.shared["thresholds"]]
+        np.testing.assert_allclose(used, expected)
 
 
 def test_a_rating_that_is_no_count_is_refused(run: Run) -> None:

@@ -134,8 +134,7 @@ def test_no_test_rating_is_impossible(run):
     """Every item has the levels of its training and test ratings."""
     _, j, x = cells_of(run.parent / "r.h5", "test")
     opened = open_run(run).run_
-    cuts = opened.draw(0).thresholds_of("item")
-    assert cuts is not None
+    cuts = opened.draw(0).rows["item"]["cuts"]
     level = x.astype(int)
     upper = np.pad(cuts, ((0, 0), (0, 1)), constant_values=1e30)[j, level]
     lower = np.pad(cuts, ((0, 0), (1, 0)), constant_values=-1e30)[j, level]

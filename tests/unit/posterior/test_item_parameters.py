@@ -156,7 +156,7 @@ def test_factors_do_not_move_abilities_between_chains(tmp_path):
     eta = eta + theta["user"][:, 2:] + theta["item"][:, 2]
     at_draw = parameters_at(run, run.draw(0))
     np.testing.assert_allclose(at_draw.ability, eta.mean(axis=1) - eta.mean(), atol=1e-5)
-    expected = run.draw(0).thresholds - eta.mean(axis=0)[:, None]
+    expected = run.draw(0).shared["thresholds"] - eta.mean(axis=0)[:, None]
     np.testing.assert_allclose(at_draw.thresholds, expected, atol=1e-5)
 
 

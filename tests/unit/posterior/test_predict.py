@@ -212,13 +212,12 @@ def expected(run: Run, users: np.ndarray, items: np.ndarray) -> np.ndarray:
             up_to = count_probabilities(draw, eta, 4)[:, 1:].cumsum(axis=1)
         elif run.config.likelihood == "student-t":
             up_to = student.cdf(away * np.sqrt(draw.tau * scale), draw.shared["nu"][0])
-        elif draw.thresholds is None:
+        elif "thresholds" not in draw.shared:
             up_to = norm.cdf(away * np.sqrt(draw.tau * scale))
         else:
-            thresholds = draw.thresholds
-            of_users = draw.thresholds_of("user")
-            if of_users is not None:
-                thresholds = of_users[users]
+            thresholds = draw.shared["thresholds"]
+            if "cuts" in draw.rows["user"]:
+                thresholds = draw.rows["user"]["cuts"][users]
             up_to = expit(scale * (thresholds - eta[:, None]))
         p += weight * np.diff(
             np.column_stack([np.zeros(len(users)), up_to, np.ones(len(users))]), axis=1

@@ -84,10 +84,10 @@ def probability(run: Run, draw: Draw, bound: float) -> Any:
         return law.sf(bound - 1) / law.sf(0)
     if run.config.likelihood == "student-t":
         return student.cdf(away, draw.shared["nu"][0])
-    if draw.thresholds is not None:
-        cuts = np.tile(draw.thresholds, (len(eta), 1))
-        if draw.thresholds_of("user") is not None:
-            cuts = draw.thresholds_of("user").astype(float)
+    if "thresholds" in draw.shared:
+        cuts = np.tile(draw.shared["thresholds"], (len(eta), 1))
+        if "cuts" in draw.rows["user"]:
+            cuts = draw.rows["user"]["cuts"].astype(float)
         return expit(scale * (eta - cuts[:, int(bound) - 2, None]))
     return norm.cdf(away)
 
@@ -97,7 +97,7 @@ def expected_rating(run: Run, draw: Draw) -> Any:
     if run.config.likelihood == "negative-binomial":
         law = law_of_counts(draw, predictors(run, draw))
         return law.mean() / law.sf(0)
-    if draw.thresholds is not None:
+    if "thresholds" in draw.shared:
         return 1 + sum(probability(run, draw, level) for level in (2.0, 3.0, 4.0, 5.0))
     return predictors(run, draw) + run.mean
 
