@@ -10,7 +10,7 @@ import operator
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, fields
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args
@@ -29,7 +29,7 @@ from dsgmcmc.data.labelled import refuse_unstored, refuse_variable
 from dsgmcmc.data.objects import data_array_of, is_annotated, is_dataset
 from dsgmcmc.data.prepare import Summary, prepare_ratings
 from dsgmcmc.data.reading import DataReading
-from dsgmcmc.data.settings import Duplicates
+from dsgmcmc.data.settings import Duplicates, PrepareSettings
 from dsgmcmc.errors import AgreedError, InputError, RunWarning, StoppedError
 from dsgmcmc.parallel.alone import Alone
 from dsgmcmc.parallel.comm import on_root
@@ -157,6 +157,12 @@ class Estimator:
             regressor_tags=RegressorTags(),
             input_tags=InputTags(categorical=True, string=True, sparse=True, allow_nan=True),
         )
+
+
+#: Parameters with which arrays have been read before they are prepared.
+FORM = {"columns", "matrix", "missing", "variable"}
+#: Parameters that `prepare` gets as descriptions of users and items.
+DESCRIBED = {"user_features", "item_features", "feature_kinds"}
 
 
 @dataclass(repr=False, eq=False)
@@ -678,25 +684,17 @@ class BPMF(Estimator, FittedModel):
             if test is not None:
                 raise InputError(f"{source} has its test ratings: leave out test")
             return source.resolve()
-        options: dict[str, Any] = {
-            "test_fraction": self.test_fraction,
+        options = self._options_of_prepare(of_file=isinstance(source, Path))
+        options |= {
             "seed": seed % 2**31,
             "timestamps": needs_times,
             "try_times": try_times,
-            "duplicates": self.duplicates,
             "user_features": features.get("user"),
             "item_features": features.get("item"),
-            "part_features": self.part_features,
-            "hold_out_by": self._groups(),
-            "unstored": self.unstored,
             "force": True,
         }
         if has_context or isinstance(source, Path):
             options["columns"] = self._columns()
-        if isinstance(source, Path):  # arrays have been read in this form
-            options["matrix"] = bool(self.matrix)
-            options["missing"] = self.missing
-            options["variable"] = self.variable
         sources = [source]
         if test is not None:
             if self.test_fraction:
@@ -718,6 +716,19 @@ class BPMF(Estimator, FittedModel):
         self._reading = DataReading(summary)
         self._tell(summary)
         return path.resolve()
+
+    def _options_of_prepare(self, of_file: bool) -> dict[str, Any]:
+        """Return the parameters that are settings of `prepare`; of arrays, without `FORM`."""
+        parameters = {field.name for field in fields(self)}
+        options = {
+            name: getattr(self, name)
+            for name in PrepareSettings.model_fields
+            if name in parameters - DESCRIBED and (of_file or name not in FORM)
+        }
+        options["hold_out_by"] = self._groups()
+        if of_file:
+            options["matrix"] = bool(self.matrix)
+        return options
 
     def _check_choice(self, X: Any) -> None:
         """Raise InputError if `variable` or `unstored` says nothing of X."""

@@ -6,6 +6,7 @@ import ast
 import inspect
 import re
 from contextvars import Context
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -153,6 +154,20 @@ def test_arguments_of_bpmf_are_as_prepare_declares() -> None:
     assert (
         parameters["duplicates"].annotation == PrepareSettings.model_fields["duplicates"].annotation
     )
+
+
+@dataclass(repr=False, eq=False)
+class Separated(BPMF):
+    """An estimator with one more setting of `prepare`."""
+
+    separator: str = "|"
+
+
+def test_a_parameter_that_prepare_declares_reaches_it() -> None:
+    """By its name alone: one that had to be listed once more would be read and forgotten."""
+    pairs = [[1, 1], [1, 2], [2, 1], [2, 2]]
+    with pytest.raises(InputError, match=r"^fit: separator: "):
+        Separated(separator="").fit(pairs, [1.0, 2.0, 3.0, 4.0])
 
 
 def test_a_wrong_setting_of_prepare_is_named_as_it_was_given() -> None:
