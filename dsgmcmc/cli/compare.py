@@ -90,7 +90,7 @@ def compare(
 
     def read() -> dict[str, Any]:
         check_target(out, chosen.force)
-        if _is_open(source.ratings):
+        if source.ratings.open_directions is not None:
             check_target(arranged, chosen.force)
         of_models = chosen.model_dump(include={"seed"}, exclude_none=True)
         return read_settings(of_models, config, assign or ())
@@ -114,16 +114,13 @@ def compare(
         comparison = comparison.including(common)
         on_root(comm, lambda: _write(comparison, source.ratings, out, arranged))
         if comm.rank == 0:
-            sampled = arranged if _is_open(source.ratings) else data
+            sampled = data
+            if source.ratings.open_directions is not None:
+                sampled = arranged
             _show(comparison, sampled, out, as_json)
         return 0
 
     run_parallel(comm, work)
-
-
-def _is_open(ratings: Ratings) -> bool:
-    """Whether ratings have three directions, whose arrangement the comparison chooses."""
-    return ratings.directions is not None and ratings.directions.is_open
 
 
 def _write(comparison: Comparison, ratings: Ratings, out: Path, arranged: Path) -> None:
@@ -131,8 +128,8 @@ def _write(comparison: Comparison, ratings: Ratings, out: Path, arranged: Path) 
     from dsgmcmc.data.arrangement import arrange_ratings
     from dsgmcmc.storage.files import write_file
 
-    if ratings.directions is not None and ratings.directions.is_open:
-        arrange_ratings(ratings, comparison.arrangement(ratings.directions), arranged)
+    if ratings.open_directions is not None:
+        arrange_ratings(ratings, comparison.arrangement(ratings.open_directions), arranged)
     write_file(out, comparison.toml())
 
 

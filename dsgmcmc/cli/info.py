@@ -124,8 +124,8 @@ def _describe_ratings(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
         facts["bounded_test"] = ratings.count_bounded("test")
         facts["item_levels"] = ratings.item_levels
         facts["directions"] = None
-        if ratings.directions is not None and ratings.directions.is_open:
-            facts["directions"] = list(ratings.directions.columns)
+        if ratings.open_directions is not None:
+            facts["directions"] = list(ratings.open_directions.columns)
         labelled: dict[str, Any] = {**ratings.describe()}
         if ratings.mean_weight is not None:
             labelled["weights"] = f"mean {ratings.mean_weight:.5g}"

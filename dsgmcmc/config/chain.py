@@ -52,8 +52,8 @@ DEFAULT_LENGTH = "700sweeps"
 #: Default maximum with a target accuracy.
 DEFAULT_LIMIT = "5000sweeps"
 
-#: Name of the choice by a rule on settings and ratings (`dsgmcmc.runs.sampler_choice`). A section
-#: without a name leaves the choice to the rule, too.
+#: Name of the choice by a rule on settings and ratings (`dsgmcmc.runs.source`). A section without a
+#: name leaves the choice to the rule, too.
 AUTO = "auto"
 #: The sampler that suits most ratings.
 DEFAULT_SAMPLER = "baoab"

@@ -47,9 +47,9 @@ def arrangement_of(ratings: Ratings) -> Arrangement:
 
 def refuse_open(ratings: Ratings) -> None:
     """Raise InputError if the arrangement of the ratings is still open."""
-    if ratings.directions is None or not ratings.directions.is_open:
+    if ratings.open_directions is None:
         return
-    user, item, context = ratings.directions.columns
+    user, item, context = ratings.open_directions.columns
     raise InputError(
         f"{ratings.path} has three directions ({user}, {item}, {context}), whose arrangement is"
         f" open: compare models ({named('model')} auto), or say it in `prepare` by"

@@ -320,10 +320,17 @@ class Ratings(AbstractContextManager["Ratings"]):
             "training": training,
             "test": test,
         }
-        if self.directions is not None and self.directions.is_open:
-            directions = ", ".join(self.directions.columns)
+        if self.open_directions is not None:
+            directions = ", ".join(self.open_directions.columns)
             described["directions"] = f"{directions}, in an arrangement that `compare` chooses"
         return described
+
+    @property
+    def open_directions(self) -> Directions | None:
+        """The directions of a table whose arrangement is still to be chosen; else None."""
+        if self.directions is None or not self.directions.is_open:
+            return None
+        return self.directions
 
     def _describe_parts(self, side: Side) -> str:
         """Return the columns of the parts of names, in brackets; "" for names of one part."""

@@ -247,8 +247,8 @@ class Comparing:
     def _inner_sources(self, seed: int) -> dict[str, RatingsSource]:
         """Return the training and held-out ratings in each arrangement, by its name."""
         view = partial(inner_split_of, seed=seed)
-        directions = self.source.ratings.directions
-        if directions is None or not directions.is_open:
+        directions = self.source.ratings.open_directions
+        if directions is None:
             return {"": RatingsSource(self.source.path, view=view)}
         return {
             arrangement.name: RatingsSource(self._arranged_file(seed, arrangement))
@@ -265,7 +265,7 @@ class Comparing:
         Files that exist are kept; others are appended to `written`.
         """
         ratings = self.source.ratings
-        if ratings.directions is None or not ratings.directions.is_open:
+        if ratings.open_directions is None:
             return
         if ratings.minimum == ratings.maximum or self.metric == "ndcg":
             raise InputError(
@@ -277,7 +277,7 @@ class Comparing:
         view = inner_split_of(ratings, seed)
         from dsgmcmc.data.arrangement import arrange_ratings  # a database: slow to import
 
-        for arrangement in arrangements_of(ratings.directions):
+        for arrangement in arrangements_of(ratings.open_directions):
             file = self._arranged_file(seed, arrangement)
             if not file.is_file():
                 arrange_ratings(view, arrangement, file)

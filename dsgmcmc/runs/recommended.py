@@ -79,8 +79,8 @@ def _source_for(job: Job, comparison: Comparison) -> RatingsSource:
 
     The ratings of a table of three directions are written into the run directory.
     """
-    directions = job.source.ratings.directions
-    if directions is None or not directions.is_open:
+    directions = job.source.ratings.open_directions
+    if directions is None:
         return job.source
     arrangement = comparison.arrangement(directions)
     file = job.run_directory.ratings_file
