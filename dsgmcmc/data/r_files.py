@@ -49,13 +49,6 @@ _FORMS = "gst"
 _STORED = {"CMatrix", "RMatrix", "TMatrix"}
 
 
-class _Vector(NamedTuple):
-    """Numbers, or texts with None, with the attributes of R."""
-
-    values: Array
-    attributes: Mapping[str, Any]
-
-
 class _Frame(NamedTuple):
     """Columns of a data frame by name, and the names of its rows if it has any."""
 
@@ -68,6 +61,16 @@ class _Sparse(NamedTuple):
 
     kind: str
     slots: Mapping[str, Any]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Numbers of rows and columns."""
+        return tuple(int(n) for n in _plain(self.slots["Dim"]))
+
+    @property
+    def has_unit_diagonal(self) -> bool:
+        """Whether ones on the diagonal are not stored."""
+        return "".join(self.slots["diag"]) == "U"
 
 
 def is_r(path: Path) -> bool:
@@ -171,7 +174,9 @@ def _sparse(kind: str, value: Any, attributes: Mapping[str, Any]) -> _Sparse:
 
 def _frame(value: Any, attributes: Mapping[str, Any]) -> _Frame:
     """Return a data frame; its row names are names unless they count from 1."""
-    columns = dict(value) if isinstance(value, Mapping) else {}
+    columns = {}
+    if isinstance(value, Mapping):
+        columns = dict(value)
     names = attributes["row.names"]
     masked = np.ma.getmaskarray(np.ma.asarray(names))
     if len(names) == 2 and masked[0]:  # (NA, -n): without names
@@ -220,11 +225,10 @@ def _times(value: Any, attributes: Mapping[str, Any]) -> Array:
 
 def _time_texts(numbers: Array, kind: str) -> Array:
     """Return times since 1970 as texts, with None where they are missing."""
-    texts = [
-        None if np.isnan(number) else str(np.array(int(number)).astype(kind))
-        for number in numbers.tolist()
-    ]
-    return np.array(texts, object)
+    known = ~np.isnan(numbers)
+    texts = np.array([None] * len(numbers), object)
+    texts[known] = [str(np.array(int(number)).astype(kind)) for number in numbers[known].tolist()]
+    return texts
 
 
 # ----------------------------------------------------------------------------------------- tables
@@ -289,7 +293,9 @@ def _column(value: Any) -> Array | None:
     if plain.dtype.kind in "OU":
         return np.array(plain.tolist(), object)
     if plain.dtype.kind in "fiub":
-        return _floats(plain) if np.ma.is_masked(plain) else np.ma.getdata(plain)
+        if np.ma.is_masked(plain):
+            return _floats(plain)
+        return np.ma.getdata(plain)
     return None
 
 
@@ -322,31 +328,56 @@ def _table_of_sparse(path: Path, value: _Sparse, choice: Choice, limit: int) -> 
     """Return a sparse matrix of the package Matrix as entries."""
     with refusing(f"{path}, {value.kind}, cannot be read", KeyError, ValueError, TypeError):
         matrix = _matrix(value)
-        names = list(value.slots.get("Dimnames") or (None, None))
-    if isinstance(value.slots.get("Dimnames"), Mapping):
-        names = list(value.slots["Dimnames"].values())
-    users, items = (
-        count_from_1(n) if of_axis is None else as_texts(of_axis)
-        for n, of_axis in zip(matrix.shape, names, strict=True)
-    )
+        names = value.slots.get("Dimnames") or (None, None)
+        if isinstance(names, Mapping):
+            names = names.values()
+        users, items = map(_names_of_axis, names, matrix.shape)
     about = "users are rows, items are columns"
     return as_table(path, LabelledMatrix(users, items, matrix, about), choice, limit)
 
 
+def _names_of_axis(names: Any, n: int) -> Array:
+    """Return the names of n rows or columns; numbers from 1 without names."""
+    if names is None:
+        return count_from_1(n)
+    return as_texts(names)
+
+
 def _matrix(value: _Sparse) -> Any:
-    """Return a SciPy matrix: all of a symmetric one, with the diagonal of a unit one.
+    """Return a SciPy matrix: all of a symmetric one, with the diagonal of a unit one."""
+    import scipy.sparse  # slow to import
+
+    if value.kind.endswith("diMatrix"):
+        return _diagonal_matrix(value)
+    matrix = _stored_matrix(value)
+    form = value.kind[1]
+    if form == "s":
+        return _mirrored(matrix)
+    if form == "t" and value.has_unit_diagonal:
+        return (matrix + scipy.sparse.identity(matrix.shape[0])).tocoo()
+    return matrix
+
+
+def _diagonal_matrix(value: _Sparse) -> Any:
+    """Return a diagonal matrix, with all of its diagonal."""
+    import scipy.sparse  # slow to import
+
+    n = value.shape[0]
+    numbers = np.ones(n)
+    if not value.has_unit_diagonal:
+        numbers = _floats(value.slots["x"])
+    return scipy.sparse.coo_matrix((numbers, (np.arange(n), np.arange(n))), shape=value.shape)
+
+
+def _stored_matrix(value: _Sparse) -> Any:
+    """Return the cells that are stored.
 
     Cells that a dgTMatrix has several times are added up, as R does.
     """
     import scipy.sparse  # slow to import
 
     slots = value.slots
-    shape = tuple(int(n) for n in _plain(slots["Dim"]))
-    if value.kind.endswith("diMatrix"):
-        numbers = np.ones(shape[0])
-        if "".join(slots["diag"]) != "U":
-            numbers = _floats(slots["x"])
-        return scipy.sparse.coo_matrix((numbers, (np.arange(shape[0]),) * 2), shape=shape)
+    shape = value.shape
     stored = value.kind[2:]
     positions = {
         name: _floats(slots[name]).astype(np.int64) for name in "ijp" if slots.get(name) is not None
@@ -366,12 +397,15 @@ def _matrix(value: _Sparse) -> Any:
         matrix.check_format(full_check=True)
     matrix = matrix.tocoo()
     matrix.sum_duplicates()
-    if value.kind[1] == "s":
-        off = matrix.row != matrix.col
-        row = np.concatenate([matrix.row, matrix.col[off]])
-        col = np.concatenate([matrix.col, matrix.row[off]])
-        numbers = np.concatenate([matrix.data, matrix.data[off]])
-        matrix = scipy.sparse.coo_matrix((numbers, (row, col)), shape=shape)
-    if value.kind[1] == "t" and "".join(slots["diag"]) == "U":
-        matrix = (matrix + scipy.sparse.identity(shape[0])).tocoo()
     return matrix
+
+
+def _mirrored(matrix: Any) -> Any:
+    """Return all of a symmetric matrix, of which a triangle is given."""
+    import scipy.sparse  # slow to import
+
+    off = matrix.row != matrix.col
+    row = np.concatenate([matrix.row, matrix.col[off]])
+    col = np.concatenate([matrix.col, matrix.row[off]])
+    numbers = np.concatenate([matrix.data, matrix.data[off]])
+    return scipy.sparse.coo_matrix((numbers, (row, col)), shape=matrix.shape)
