@@ -30,17 +30,10 @@ from dsgmcmc.data.ratings_format import (
     row_slabs,
 )
 from dsgmcmc.data.ratings_writer import Origin, write_slabs
+from dsgmcmc.data.read import declare_raw
 from dsgmcmc.data.session import Session, interruptible, open_session
+from dsgmcmc.data.tables import add_numbers
 from dsgmcmc.types import Array, Int32
-
-#: Columns of the table ``raw`` of any ratings (`dsgmcmc.data.read`).
-_RAW_COLUMNS = (
-    "user_id TEXT",
-    "item_id TEXT",
-    "rating DOUBLE",
-    "time DOUBLE",
-    "test BOOLEAN",
-)
 
 
 def arrange_ratings(ratings: Ratings, arrangement: Arrangement, out: Path) -> None:
@@ -113,12 +106,12 @@ class _Arranging:
 
     def _load(self) -> None:
         """Make the table ``raw`` of all ratings, with their names in the arrangement."""
-        columns = [*_RAW_COLUMNS, *(f"{name} DOUBLE" for name in self._measures)]
+        grouped = self._ratings.grouped
+        declare_raw(self._db, dict.fromkeys(NAMED_ROLES, "TEXT"), grouped=grouped)
+        add_numbers(self._db, self._measures)
         others = list(self._measures)
-        if self._ratings.grouped:
-            columns.append("group_id TEXT")
+        if grouped:
             others.append("group_id")
-        self._db.execute(f"CREATE TABLE raw ({', '.join(columns)})")
         sql_of_part = {}
         for side in SIDES:
             for number, label in enumerate(self._ratings.labels[side]):

@@ -140,7 +140,7 @@ class BoundSql:
 
     def _bound(self, side: str) -> str:
         """SQL of a bound: of the text, the relation and the column, which must not contradict."""
-        words = listed(ABOVE if side == "lower" else BELOW)
+        words = listed({"lower": ABOVE, "upper": BELOW}[side])
         opposite = {"lower": "text_upper", "upper": "text_lower"}[side]
         related = (
             f"CASE WHEN word IN ({words}) THEN"
@@ -224,7 +224,9 @@ def read_text_bounds(ratings: Array) -> tuple[Array, Float64, Float64] | None:
     numbers = ratings.copy()
     limits = np.full((2, len(ratings)), np.nan)
     for k, value in enumerate(ratings.tolist()):
-        found = bound_of(value) if isinstance(value, str) else None
+        if not isinstance(value, str):
+            continue
+        found = bound_of(value)
         if found is not None:
             numbers[k] = np.nan
             limits[:, k] = np.where(np.isfinite(found), found, np.nan)
@@ -260,23 +262,9 @@ class MemoryBounds(NamedTuple):
 
         Raises InputError, with the first row, if what is known of a rating is contradictory.
         """
-        related = (np.full(len(self.rating), np.nan), np.full(len(self.rating), np.nan))
-        if self.relation is not None:
-            words = np.array([str(word or "").strip() for word in self.relation.tolist()], object)
-            known = np.isin(words, [*BELOW, *ABOVE, *EQUAL])
-            _refuse_row(~known, "its relation is none of " + " ".join((*BELOW, *ABOVE, *EQUAL[1:])))
-            is_above = np.isin(words, ABOVE)
-            is_below = np.isin(words, BELOW)
-            opposite = (is_above & ~np.isnan(self.text_upper)) | (
-                is_below & ~np.isnan(self.text_lower)
-            )
-            _refuse_row(opposite, _TWO_BOUNDS)
-            related = (
-                np.where(is_above, self.rating, np.nan),
-                np.where(is_below, self.rating, np.nan),
-            )
-        lower = _agreed([self.text_lower, related[0], _finite_of(self.lower)])
-        upper = _agreed([self.text_upper, related[1], _finite_of(self.upper)])
+        related_lower, related_upper = self._bounds_of_relations()
+        lower = _agreed([self.text_lower, related_lower, _finite_of(self.lower)])
+        upper = _agreed([self.text_upper, related_upper, _finite_of(self.upper)])
         _refuse_row(lower > upper, _WRONG_ORDER)
         _refuse_row((self.rating < lower) | (self.rating > upper), _OUTSIDE)
         bounded = ~(np.isnan(lower) & np.isnan(upper))
@@ -286,6 +274,27 @@ class MemoryBounds(NamedTuple):
             np.isnan(self.rating) & bounded, stand_in(open_lower, open_upper), self.rating
         )
         return {"rating": rating, "lower": open_lower, "upper": open_upper}
+
+    def _bounds_of_relations(self) -> tuple[Float64, Float64]:
+        """Return the lower and upper bounds that relations give, (n,); NaN where they give none.
+
+        Raises InputError, with the first row, for an unknown relation, or one with a text that has
+        the opposite bound.
+        """
+        if self.relation is None:
+            none = np.full(len(self.rating), np.nan)
+            return none, none
+        words = np.array([str(word or "").strip() for word in self.relation.tolist()], object)
+        known = np.isin(words, [*BELOW, *ABOVE, *EQUAL])
+        _refuse_row(~known, "its relation is none of " + " ".join((*BELOW, *ABOVE, *EQUAL[1:])))
+        is_above = np.isin(words, ABOVE)
+        is_below = np.isin(words, BELOW)
+        opposite = is_above & ~np.isnan(self.text_upper)
+        opposite |= is_below & ~np.isnan(self.text_lower)
+        _refuse_row(opposite, _TWO_BOUNDS)
+        lower = np.where(is_above, self.rating, np.nan)
+        upper = np.where(is_below, self.rating, np.nan)
+        return lower, upper
 
 
 def _finite_of(bounds: Float64) -> Float64:

@@ -245,27 +245,32 @@ def parse_dates(db: Session, query: str, column: str, order: str = "") -> DatesR
     all must have one.
     """
     _make_times(db, query)
-    unread = "SELECT row, text FROM times WHERE time IS NULL"
     result: DatesRead | str = _zone_fault(db)
     if not result:
-        total = scalar(db, "SELECT count(*) FROM times")
-        ordered = _read_orders(db, unread, column, total, order=order)
-        result = str(ordered.unread or "")
-        if not result:
-            found = db.execute(
-                "SELECT row, coalesce(times.time, dates.time) AS time, ahead::DOUBLE AS ahead"
-                " FROM times LEFT JOIN dates USING (row) ORDER BY row"
-            ).fetchnumpy()
-            result = DatesRead(
-                row=np.asarray(found["row"]),
-                time=np.asarray(found["time"]),
-                offset=np.asarray(found["ahead"]),
-                order=ordered.order,
-                example=ordered.example,
-            )
-        db.execute("DROP TABLE dates")
-    db.execute("DROP TABLE written; DROP TABLE times")
+        result = _read_times(db, column, order)
+    db.execute("DROP TABLE times")
     return result
+
+
+def _read_times(db: Session, column: str, order: str) -> DatesRead | str:
+    """Return the dates in the table ``times``, or say why they cannot be read."""
+    total = scalar(db, "SELECT count(*) FROM times")
+    unread = "SELECT row, text FROM times WHERE time IS NULL"
+    ordered = _read_orders(db, unread, column, total, order=order)
+    found = db.execute(
+        "SELECT row, coalesce(times.time, dates.time) AS time, ahead::DOUBLE AS ahead"
+        " FROM times LEFT JOIN dates USING (row) ORDER BY row"
+    ).fetchnumpy()
+    db.execute("DROP TABLE dates")
+    if ordered.unread is not None:
+        return str(ordered.unread)
+    return DatesRead(
+        row=np.asarray(found["row"]),
+        time=np.asarray(found["time"]),
+        offset=np.asarray(found["ahead"]),
+        order=ordered.order,
+        example=ordered.example,
+    )
 
 
 def readable_dates(db: Session, query: str, order: str = "") -> Int64:
@@ -284,7 +289,7 @@ def readable_dates(db: Session, query: str, order: str = "") -> Int64:
         "SELECT row, has_offset FROM times LEFT JOIN dates USING (row)"
         " WHERE NOT other_zone AND (time IS NOT NULL OR latest = earliest) ORDER BY row"
     ).fetchnumpy()
-    db.execute("DROP TABLE dates; DROP TABLE written; DROP TABLE times")
+    db.execute("DROP TABLE dates; DROP TABLE times")
     rows: Int64 = np.asarray(found["row"], np.int64)
     has_offset: Mask = np.asarray(found["has_offset"], bool)
     if has_offset.all():
@@ -293,7 +298,11 @@ def readable_dates(db: Session, query: str, order: str = "") -> Int64:
 
 
 def _make_times(db: Session, query: str) -> None:
-    """Make the tables ``written`` and ``times`` of dates, of which others than ISO have no time."""
+    """Make the table ``times`` (row, text, ahead, has_offset, other_zone, time) of a column.
+
+    `query` is that of `parse_dates`. A time is NULL if its date is not in ISO form; ``ahead`` is
+    the offset from UTC, in seconds.
+    """
     db.execute(f"CREATE OR REPLACE TABLE written AS {query}")
     sign, hours, minutes = (f"regexp_extract(text, '{_OFFSET}', {k})" for k in (1, 2, 3))
     offset = (
@@ -311,6 +320,7 @@ def _make_times(db: Session, query: str) -> None:
         " THEN text || '-01' ELSE text END AS TIMESTAMPTZ)) AS time FROM written"
     )
     db.execute(f"UPDATE times SET time = NULL WHERE {_STRANGE} OR NOT isfinite(time)")
+    db.execute("DROP TABLE written")
 
 
 def _zone_fault(db: Session) -> str:

@@ -125,7 +125,9 @@ def _take_bounds(table: Array) -> Float64 | None:
     """
     bounds = None
     for k, value in enumerate(table.flat):
-        found = cell_bound(value) if isinstance(value, str) else None
+        if not isinstance(value, str):
+            continue
+        found = cell_bound(value)
         if found is None:
             continue
         if bounds is None:
@@ -162,7 +164,9 @@ def are_cells(columns: Sequence[Array]) -> bool:
     others = [column for column in columns if column.dtype.kind not in "iufb"]
     bounds = 0
     for column in others:
-        number = _count_bounds(column.ravel()) if column.dtype.kind in "OU" else None
+        if column.dtype.kind not in "OU":
+            return False
+        number = _count_bounds(column.ravel())
         if number is None:
             return False
         bounds += number
@@ -206,7 +210,9 @@ def _position_of_names(table: Array, labels: Sequence[Any], columns: Columns) ->
     if table.dtype != object:
         return None
     texts = {value.lower() for value in table[:, 0] if isinstance(value, str)} - TRUTH.keys()
-    return None if all(is_number(text) or is_bound(text) for text in texts) else 0
+    if all(is_number(text) or is_bound(text) for text in texts):
+        return None
+    return 0
 
 
 def _column_of_names(X: Any, table: Array, position: int) -> Array:

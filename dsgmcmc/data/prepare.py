@@ -538,8 +538,7 @@ class Ingest:
 
         With a context, whose side depends on what is held out, the ratings get these groups.
         """
-        is_random = not raw.has_tests and self.settings.fraction > 0
-        if self.is_grouped or not (is_random or self.has_context):
+        if self.is_grouped or not (self._holds_out_pairs(raw) or self.has_context):
             return ""
         holes = find_holes(self.db, entities, replicates=repeated.kept, has_tests=raw.has_tests)
         if holes is None:
@@ -560,17 +559,20 @@ class Ingest:
     def merge(self, raw: RawRatings, entities: Entities) -> Repeated:
         """Merge or keep repeated ratings, from ``raw`` to ``cells``."""
         self.report("matching names")
-        is_random = not (raw.has_tests or self.parsed.groups) and self.settings.fraction > 0
         merging = Merging(
             seed=self.settings.seed,
             duplicates=self.settings.duplicates,
             measures=read.measures_of(self.db),
             grouped=self.is_grouped,
             timed=raw.in_order or self.settings.temporal,
-            keyed=is_random or self.settings.temporal,
+            keyed=self._holds_out_pairs(raw) or self.settings.temporal,
             tested=raw.has_tests,
         )
         return merge_ratings(self.db, entities, merging)
+
+    def _holds_out_pairs(self, raw: RawRatings) -> bool:
+        """Whether some pairs become test ratings, and not whole groups."""
+        return not (raw.has_tests or self.is_grouped) and self.settings.fraction > 0
 
     def split(self, raw: RawRatings, repeated: Repeated) -> str:
         """Return SQL that is true for test ratings."""

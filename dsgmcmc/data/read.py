@@ -41,7 +41,15 @@ from dsgmcmc.data.parts import BETWEEN, join_sql, main_role, of_parts, part_sql,
 from dsgmcmc.data.ratings_format import NAMED
 from dsgmcmc.data.session import Session, as_number, is_rounded
 from dsgmcmc.data.table_format import open_table
-from dsgmcmc.data.tables import SHOWN, TableFile, first_column, is_number, scalar, trim_names
+from dsgmcmc.data.tables import (
+    SHOWN,
+    TableFile,
+    add_numbers,
+    first_column,
+    is_number,
+    scalar,
+    trim_names,
+)
 from dsgmcmc.data.wide import (
     ENTRIES,
     describe_wide,
@@ -314,17 +322,23 @@ def create_raw(db: Session, tables: Sequence[RatingsTable]) -> None:
 
     Names are integers in it if the columns of all tables have integers by their type, else text.
     """
-    columns = {}
+    types = {}
     for role in NAMED_ROLES:
-        columns[f"{role}_id"] = "TEXT"
+        types[role] = "TEXT"
         if all(table.has_integers(role) for table in tables):
-            columns[f"{role}_id"] = "BIGINT"
+            types[role] = "BIGINT"
+    declare_raw(db, types, grouped=bool(tables[0].groups))
+    db.execute("CREATE TABLE unrated (entity TEXT, id TEXT)")
+
+
+def declare_raw(db: Session, types: Mapping[str, str], *, grouped: bool) -> None:
+    """Create the table ``raw``; `types` are the SQL types of the names of users and of items."""
+    columns = {f"{role}_id": types[role] for role in NAMED_ROLES}
     columns |= {"rating": "DOUBLE", "time": "DOUBLE", "test": "BOOLEAN"}
-    if tables[0].groups:
+    if grouped:
         columns["group_id"] = "TEXT"
     declared = ", ".join(f"{name} {sql_type}" for name, sql_type in columns.items())
     db.execute(f"CREATE TABLE raw ({declared})")
-    db.execute("CREATE TABLE unrated (entity TEXT, id TEXT)")
 
 
 def load(
@@ -437,9 +451,7 @@ def _load_long(
         sql = BoundSql(*(table.text(role) for role in ("rating", "lower", "upper", "relation")))
         values |= {"rating": sql.rating, "lower": sql.lower, "upper": sql.upper}
         source = sql.source(source)
-    for name in ("weight", "lower", "upper"):
-        if name in values:
-            db.execute(f"ALTER TABLE raw ADD COLUMN IF NOT EXISTS {name} DOUBLE")
+    add_numbers(db, [name for name in ("weight", "lower", "upper") if name in values])
     if words:
         roles = [role for role in table.columns if role not in OF_BOUNDS]
         if not timed:

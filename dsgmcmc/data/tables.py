@@ -14,7 +14,7 @@ import io
 import re
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, NamedTuple, cast
 
@@ -56,6 +56,12 @@ def first_column(db: Session, query: str) -> list[Any]:
 def distinct_names(entity: str) -> str:
     """Return SQL for the names of users or items in the table ``raw``, as texts ``id``."""
     return f"(SELECT id::VARCHAR AS id FROM (SELECT DISTINCT {entity}_id AS id FROM raw))"
+
+
+def add_numbers(db: Session, names: Iterable[str]) -> None:
+    """Add columns of numbers to the table ``raw``, unless it has them."""
+    for name in names:
+        db.execute(f"ALTER TABLE raw ADD COLUMN IF NOT EXISTS {name} DOUBLE")
 
 
 def _quoted(path: Path) -> str:

@@ -19,7 +19,7 @@ from dsgmcmc.data.columns import Columns, Heading, find_column, locate
 from dsgmcmc.data.labelled import Choice
 from dsgmcmc.data.session import Session, memory_of
 from dsgmcmc.data.table_format import open_table
-from dsgmcmc.data.tables import SHOWN, TableFile, is_number
+from dsgmcmc.data.tables import SHOWN, TableFile, add_numbers, is_number
 from dsgmcmc.data.words import EMPTY, TRUTH, missing_words
 from dsgmcmc.errors import InputError
 from dsgmcmc.settings import named
@@ -75,8 +75,11 @@ class _Numbers(dict[str | None, float]):
         """Return the bounds of cells in rows of a table, (2, n, width); NaN for exact numbers."""
         bounds = np.full((2, len(rows) * width), np.nan)
         for k, text in enumerate(chain.from_iterable(rows)):
-            if text is not None and text.lstrip()[:1] in BEGINNINGS:
-                bounds[:, k] = cell_bound(text) or np.nan
+            if text is None or text.lstrip()[:1] not in BEGINNINGS:
+                continue
+            found = cell_bound(text)
+            if found is not None:
+                bounds[:, k] = found
         return bounds.reshape(2, len(rows), width)
 
     def table(self, rows: Sequence[Sequence[str | None]], width: int) -> Float64:
@@ -102,7 +105,9 @@ def inspect_wide(
         return table, ENTRIES
     if table.format == "matrix":
         dense = _read_dense(db, path)
-        return None if dense is None else (dense, ENTRIES)
+        if dense is None:
+            return None
+        return dense, ENTRIES
     if table.format == "lines" or table.delimiter == "::":
         raise InputError(f"{path} has a line for each rating: leave out {named('matrix')}")
     if columns:
@@ -318,8 +323,7 @@ def _insert_cells(
         arrays |= {"l": bounds[0], "h": bounds[1]}
         columns += ", lower, upper"
         values += "".join(f", CASE WHEN isfinite({bound}) THEN {bound} END" for bound in "lh")
-        for name in ("lower", "upper"):
-            db.execute(f"ALTER TABLE raw ADD COLUMN IF NOT EXISTS {name} DOUBLE")
+        add_numbers(db, ("lower", "upper"))
     db.register("arrays", arrays)
     db.execute(f"INSERT INTO raw ({columns}) SELECT {values} FROM arrays")
 
