@@ -397,7 +397,9 @@ class BPMF(Estimator, FittedModel):
         """
         if self.matrix:
             y = None
-        self._cube = X if is_cube(X) else None
+        self._cube = None
+        if is_cube(X):
+            self._cube = X
         X = self._cells_of(X)
         settings = self._settings()
         inputs = [X] if y is None else [X, y]
@@ -516,7 +518,11 @@ class BPMF(Estimator, FittedModel):
 
     def _compares(self) -> bool:
         """Whether `fit` compares models: a context needs a comparison."""
-        return self.model is not None or CONTEXT in parse_columns(self._columns())
+        return self.model is not None or self._has_context()
+
+    def _has_context(self) -> bool:
+        """Whether the ratings have a third direction, whose side is open."""
+        return CONTEXT in parse_columns(self._columns())
 
     def _shows_progress(self) -> bool:
         if self.verbose is None:
@@ -587,7 +593,10 @@ class BPMF(Estimator, FittedModel):
             command=command,
             quiet=not self._shows_progress(),
         )
-        status = sample_recommended(job) if self._compares() else job.run()
+        if self._compares():
+            status = sample_recommended(job)
+        else:
+            status = job.run()
         if status:
             raise StoppedError("stopped at a checkpoint before the end: go on with warm_start=True")
 
@@ -676,7 +685,7 @@ class BPMF(Estimator, FittedModel):
         self._check_choice(X)
         needs_times = self.time_levels not in (None, "no")
         # times that can be read are kept for models with time effects, which are compared
-        has_context = CONTEXT in parse_columns(self._columns())
+        has_context = self._has_context()
         try_times = not needs_times and not has_context and (run is None or self.model == "auto")
         timed = needs_times or (try_times and has_time_column(X, y, form))
         source = ratings_source(X, y, form, timed=timed, has_features=bool(features))

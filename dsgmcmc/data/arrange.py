@@ -220,7 +220,9 @@ def held_out(db: Session, fraction: float, *, temporal: bool, replicated: bool) 
     if n_test >= total:
         raise _no_training_ratings(fraction, total)
     if temporal:
-        time = "latest" if replicated else "time"
+        time = "time"
+        if replicated:
+            time = "latest"
         last, key = db.execute(
             f"SELECT {time}, key FROM cells ORDER BY {time} DESC, key LIMIT 1 OFFSET {n_test - 1}"
         ).fetchall()[0]

@@ -96,7 +96,7 @@ def _matrix_of_gct(path: Path, rows: Iterator[list[str]], limit: int) -> Labelle
 
 def _sizes(path: Path, version: str, fields: list[str]) -> _Sizes:
     """Return the sizes in the second line."""
-    expected = 4 if version == "#1.3" else 2
+    expected = {"#1.2": 2, "#1.3": 4}[version]
     numbers = [field.strip() for field in fields if field.strip()]
     if len(numbers) != expected or not all(number.isdecimal() for number in numbers):
         raise InputError(f"{path}, line 2: expected {expected} numbers; found {fields}")
@@ -110,7 +110,9 @@ def _value(path: Path, line: int, cell: str) -> float:
     if not is_number(cell.strip()):
         raise InputError(f"{path}, line {line}: {cell[:60]!r} is not a number")
     number = float(cell)
-    return math.nan if number == _MISSING else number
+    if number == _MISSING:
+        return math.nan
+    return number
 
 
 # ---------------------------------------------------------------------------------------------- 10x

@@ -56,7 +56,10 @@ def annotated_matrix(X: Any, choice: Choice) -> LabelledMatrix:
     if X.X is not None:
         candidates = ["X", *layers]
     name = select("the AnnData object", candidates, choice)
-    values = X.layers[name] if name in layers else X.X
+    if name in layers:
+        values = X.layers[name]
+    else:
+        values = X.X
     if not hasattr(values, "tocoo"):
         values = np.asarray(values)
     about = f"users are observations (obs), items are variables (var), ratings are {name}"

@@ -35,7 +35,9 @@ def read_survey(path: Path, choice: Choice, limit: int, *, stata: bool) -> Table
     pyreadstat = library("pyreadstat", path)
     refuse_variable(path, choice)
     refuse_unstored(path, choice)
-    read = pyreadstat.read_dta if stata else pyreadstat.read_sav
+    read = pyreadstat.read_sav
+    if stata:
+        read = pyreadstat.read_dta
     # its errors have no common type
     with refusing(f"{path} cannot be read", Exception):
         _, facts = read(str(path), metadataonly=True)

@@ -134,7 +134,7 @@ class Waves:
 
     def entries(self, times: Times) -> Entries:
         """Return the values at times."""
-        period = DAY if self.of == "hour" else YEAR
+        period = {"hour": DAY, "season": YEAR}[self.of]
         return _dense_entries(_waves(times.clock, period, self._frequencies) * _WAVE_SCALE)
 
 
@@ -157,7 +157,9 @@ class Weekdays:
     @property
     def name(self) -> str:
         """Name of the family."""
-        return "hour by weekday" if self.waves else "weekday"
+        if self.waves:
+            return "hour by weekday"
+        return "weekday"
 
     @property
     def features(self) -> list[str]:
@@ -210,7 +212,9 @@ class Bumps:
 
     def shown(self, time: float) -> str:
         """Return a time as text: a date, or a number."""
-        return written(time) if self.dated else f"{time:.15g}"
+        if self.dated:
+            return written(time)
+        return f"{time:.15g}"
 
     @property
     def name(self) -> str:
@@ -220,7 +224,9 @@ class Bumps:
     @property
     def distance(self) -> str:
         """Distance of two neighbours, as text."""
-        return duration(self.spacing) if self.dated else f"{self.spacing:g}"
+        if self.dated:
+            return duration(self.spacing)
+        return f"{self.spacing:g}"
 
     @property
     def features(self) -> list[str]:

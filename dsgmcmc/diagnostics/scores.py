@@ -109,11 +109,12 @@ def calibration(run: Run) -> dict[str, Any] | None:
     if not len(users) or not run.config.law.can_be_evaluated or run.unfinished:
         return None
     law = run.config.law
-    scores = held_out_scores([predict_test(run)], law, run.levels) or {}
-    exact = ~predict_test(run).bounded
+    predicted = predict_test(run)
+    scores = held_out_scores([predicted], law, run.levels) or {}
+    exact = ~predicted.bounded
     if not exact.any():
         return {**scores, "pit": [], "by_activity": [], "by_popularity": []}
-    test = predict_test(run).exact()
+    test = predicted.exact()
     predictive = test.predictive(law, run.levels)
     transforms = test.transforms(predictive)
     points = test.point(law)
@@ -242,30 +243,43 @@ def score_batch(scored: ScoredRatings) -> BatchScores:
     of_exact = predictive
     if exact is not test:
         of_exact = exact.predictive(law, levels)
-    point = exact.point(law)
-    n_exact = len(exact.rating)
-    errors = [0.0, 0.0, 0.0]  # weighted with 0
+    errors = _mean_errors(exact, law)
     covered = dict.fromkeys(LEVELS, 0.0)
-    if n_exact:
+    if len(exact.rating):
         covered = coverage(exact.transforms(of_exact))
-        errors = [
-            rmse(exact.rating, point) ** 2,
-            mae(exact.rating, point),
-            rmse(law.transform.scaled(exact.rating), exact.mean) ** 2,
-        ]
     return BatchScores(
         ratings=len(test.rating),
-        exact=n_exact,
+        exact=len(exact.rating),
         predictive_sd=float(np.sqrt(test.variance).mean()),
         log_density=_nan_if_none(logs["log_predictive_density"]),
         log_probability=_nan_if_none(logs["log_probability"]),
-        squared_error=errors[0],
-        absolute_error=errors[1],
-        squared_error_on_scale=errors[2],
+        squared_error=errors.squared,
+        absolute_error=errors.absolute,
+        squared_error_on_scale=errors.squared_on_scale,
         coverage=covered,
         narrow=_count_narrow(predictive, levels),
         impossible=_count_impossible(of_exact, exact.rating, logs),
         two_levels=_two_levels(predictive, test.rating, levels),
+    )
+
+
+class _MeanErrors(NamedTuple):
+    """Mean errors of exact ratings, as `BatchScores` has them; 0 of none, which have no weight."""
+
+    squared: float = 0.0
+    absolute: float = 0.0
+    squared_on_scale: float = 0.0
+
+
+def _mean_errors(exact: TestPredictions, law: type[Law]) -> _MeanErrors:
+    """Return the mean errors of the predictions of exact ratings."""
+    if not len(exact.rating):
+        return _MeanErrors()
+    point = exact.point(law)
+    return _MeanErrors(
+        squared=rmse(exact.rating, point) ** 2,
+        absolute=mae(exact.rating, point),
+        squared_on_scale=rmse(law.transform.scaled(exact.rating), exact.mean) ** 2,
     )
 
 

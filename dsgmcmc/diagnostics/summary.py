@@ -401,10 +401,12 @@ def _unmixed(summary: Summary) -> list[str]:
     labels = {quantity["label"] for quantity in unmixed["quantities"]}
     slow = (summary.get("slowest") or {}).get("shared", {})
     others = [_symbol(label) for label in slow.get("uncertain", []) if label not in labels]
-    nor = f", nor {_listed(others)}" if others else ""
+    advice = "do not interpret these"
+    if others:
+        advice += f", nor {_listed(others)}"
     iterations = max(unmixed["iterations"], slow.get("iterations", 0))
     return [
-        f"the draws have not mixed in {_listed(names)}: do not interpret these{nor}; continue with"
+        f"the draws have not mixed in {_listed(names)}: {advice}; continue with"
         f" {named('resume')}, {named('until')} none and {named('iterations')} {iterations}"
     ]
 

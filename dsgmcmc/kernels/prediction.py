@@ -131,7 +131,9 @@ def predict_kernel(K: int, biases: bool) -> Callable[..., None]:
         `rows`, `cols` (q,) int32, `theta_w` (n, D) and `theta_h` (m, D) float32. `out` (q,) float32
         is set to W_i . H_j + a_i + b_j, without the mean of the ratings.
     """
-    added = f" + (theta_w[i, {K}] + theta_h[j, {K}])" if biases else ""
+    added = ""
+    if biases:
+        added = f" + (theta_w[i, {K}] + theta_h[j, {K}])"
     source = _PAIRS.format(K=K, biases=added)
     kernel: Callable[..., None] = jit.compile_source(f"predict_{K}", source).pairs
     return kernel
@@ -150,7 +152,9 @@ def cells_kernel(K: int, biases: bool) -> Callable[..., None]:
         (d, n), `inverse_h` (d, m) float32, 1 / g of every row; `noise` (d,) float64, 1 / tau. The d
         columns of `centre` and `variance`, (q, draws) float32, from column `first` on are set.
     """
-    added = f" + (theta_w[d, i, {K}] + theta_h[d, j, {K}])" if biases else ""
+    added = ""
+    if biases:
+        added = f" + (theta_w[d, i, {K}] + theta_h[d, j, {K}])"
     source = _CELLS.format(K=K, biases=added)
     kernel: Callable[..., None] = jit.compile_source(f"cells_{K}", source).cells
     return kernel

@@ -127,7 +127,9 @@ class HeldOut:
         *sums, n_exact = self.circulation.ring.total(np.array(squares))
         if not n_exact:
             return metrics
-        factor = self._unit.scale if self.likelihood.transform.name == "identity" else 1.0
+        factor = 1.0
+        if self.likelihood.transform.name == "identity":
+            factor = self._unit.scale
         rmse, rmse_mean = (factor * np.sqrt(np.array(sums) / n_exact)).tolist()
         metrics["rmse"] = rmse
         if any(rows.log_likelihoods for rows in self._rows.values()):

@@ -69,17 +69,23 @@ class Logarithm(Transform):
     @property
     @override
     def name(self) -> Scale:
-        return "log1p" if self.shift else "log"
+        if self.shift:
+            return "log1p"
+        return "log"
 
     @property
     @override
     def point_name(self) -> str:
-        return "mean" if self.has_mean else "median"
+        if self.has_mean:
+            return "mean"
+        return "median"
 
     @property
     def possible(self) -> str:
         """Which ratings have a logarithm, in words."""
-        return "whole numbers from 0 on" if self.shift else "above 0"
+        if self.shift:
+            return "whole numbers from 0 on"
+        return "above 0"
 
     def excluded(self, values: Array) -> Array:
         """Which ratings are not `possible`."""

@@ -211,7 +211,9 @@ def in_order_of_cells(scores: CandidateScores, run: Run, directions: Directions)
             columns[label] = [str(name[number]) for name in names]
     codes = [np.unique(columns[column], return_inverse=True)[1] for column in directions.columns]
     order = np.lexsort(codes[::-1])
-    squares = None if scores.squares is None else scores.squares[order]
+    squares = scores.squares
+    if squares is not None:
+        squares = squares[order]
     users = codes[0][order].astype(np.int32)
     return scores._replace(values=scores.values[order], users=users, squares=squares)
 
