@@ -38,6 +38,7 @@ from dsgmcmc.model.likelihoods import Law
 from dsgmcmc.model.likelihoods.gaussian import GaussianRatings
 from dsgmcmc.model.limits import UNLIMITED, Limits
 from dsgmcmc.model.predictive.base import Moments, Predictive
+from dsgmcmc.model.truncation import truncated_moments
 from dsgmcmc.posterior.heldout import TestPredictions
 from dsgmcmc.types import Array, Float32, Float64, Int32, Int64
 
@@ -232,36 +233,6 @@ def _expect_bounded(batch: _Deviations, predicted: Float64, tau: float) -> float
     )
     batch.values[bounded] = mean
     return float((weights * variance).sum())
-
-
-def truncated_moments(
-    mean: Float64, sd: Float64, lower: Array, upper: Array
-) -> tuple[Float64, Float64]:
-    """Return means and variances of normal variables given that they lie between bounds, (q,).
-
-    Of `mean` m and `sd` s, with l = (lower - m) / s, u = (upper - m) / s, the normal density f and
-    Z = P(l <= z <= u), they are m + s r and s^2 (1 + [l f(l) - u f(u)] / Z - r^2), where
-    r = [f(l) - f(u)] / Z.
-    """
-    from scipy.special import log_ndtr  # slow to import
-
-    low = (lower - mean) / sd
-    high = (upper - mean) / sd
-    # logarithms of small probabilities are precise in the left tail
-    sign = np.where(low > 0, -1.0, 1.0)
-    left = np.where(sign > 0, low, -high)
-    right = np.where(sign > 0, high, -low)
-    log_right = log_ndtr(right)
-    log_mass = log_right + np.log(-np.expm1(log_ndtr(left) - log_right))
-    at_left, at_right = (
-        np.exp(-np.square(end) / 2 - np.log(2 * np.pi) / 2 - log_mass) for end in (left, right)
-    )
-    shift = at_left - at_right
-    slope = np.where(np.isfinite(left), left, 0.0) * at_left
-    slope -= np.where(np.isfinite(right), right, 0.0) * at_right
-    variance = np.clip(1 + slope - np.square(shift), 0.0, 1.0)
-    moved = mean + sd * sign * np.clip(shift, left, right)
-    return np.clip(moved, lower, upper), np.square(sd) * variance
 
 
 def baselines(

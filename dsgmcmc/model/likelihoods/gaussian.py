@@ -29,6 +29,7 @@ from dsgmcmc.model.likelihoods.logit_weights import NormalRatings
 from dsgmcmc.model.predictive.base import Predictive, PredictorDraws
 from dsgmcmc.model.predictive.mixture import ExpectationMixture, Normal, NormalMixture
 from dsgmcmc.model.quantity import WEIGHT, Quantity
+from dsgmcmc.model.truncation import left_tail
 from dsgmcmc.settings import named
 from dsgmcmc.targets.state import ParameterBlock
 from dsgmcmc.types import Array, Factor, Float32, Float64
@@ -146,12 +147,7 @@ class GaussianRatings(Normal, Likelihood):
         from scipy.special import log_ndtr, ndtri_exp  # slow to import
 
         sd = np.sqrt(variance)
-        low = (bounds[0] - mean) / sd
-        high = (bounds[1] - mean) / sd
-        # logarithms of small probabilities are precise in the left tail
-        sign = np.where(low > 0, -1.0, 1.0)
-        left = np.where(sign > 0, low, -high)
-        right = np.where(sign > 0, high, -low)
+        sign, left, right = left_tail((bounds[0] - mean) / sd, (bounds[1] - mean) / sd)
         log_right = log_ndtr(right)
         share = -np.expm1(log_ndtr(left) - log_right)
         above = np.where(sign > 0, 1 - p, p)

@@ -54,6 +54,7 @@ from dsgmcmc.model.parts.base import DrawContext
 from dsgmcmc.model.predictive.base import Moments, Predictive
 from dsgmcmc.model.predictive.mixture import SymmetricMixture
 from dsgmcmc.model.quantity import Quantity, Sampled, hyperparameter
+from dsgmcmc.model.truncation import left_tail
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.targets.state import ParameterBlock
 from dsgmcmc.types import Array, Factor, Float32, Float64, Named
@@ -313,12 +314,7 @@ class StudentT(ScaledRows, Likelihood):
         inflation = np.asarray(shape[0], np.float64)
         nu = 2 * inflation / (inflation - 1)
         scale = np.sqrt(variance / inflation)
-        low = (bounds[0] - mean) / scale
-        high = (bounds[1] - mean) / scale
-        # small probabilities are precise in the left tail
-        sign = np.where(low > 0, -1.0, 1.0)
-        left = np.where(sign > 0, low, -high)
-        right = np.where(sign > 0, high, -low)
+        sign, left, right = left_tail((bounds[0] - mean) / scale, (bounds[1] - mean) / scale)
         below = stdtr(nu, left)
         share = np.where(sign > 0, p, 1 - p)
         t = stdtrit(nu, below + share * (stdtr(nu, right) - below))

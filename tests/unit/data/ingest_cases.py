@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from cases import rated_pairs
+from support import Result, typed
 
 from dsgmcmc.data.prepare import Summary, prepare_ratings
 from dsgmcmc.data.ratings import Ratings
@@ -43,6 +44,16 @@ def csv_of(header: Sequence[str], rows: Iterable[Sequence]) -> str:
     return text.getvalue()
 
 
+def full_table(places: Sequence, days: Sequence, hours: Sequence) -> list[tuple]:
+    """Return a row (place, day, hour, number) for each cell."""
+    return [
+        (place, day, hour, 1 + (3 * p + 5 * d + 7 * h) % 11)
+        for p, place in enumerate(places)
+        for d, day in enumerate(days)
+        for h, hour in enumerate(hours)
+    ]
+
+
 def case(content: str | bytes, expected: object, name: str = "r.csv", **options: object) -> tuple:
     """A file's content, what comes of it, the file's name, and options of `prepare`."""
     return content, expected, name, options
@@ -55,6 +66,11 @@ def prepare(
     data = text.encode() if isinstance(text, str) else text
     (folder / name).write_bytes(data)
     return prepare_ratings([str(folder / name)], folder / "out.h5", force=True, **options)
+
+
+def prepare_typed(folder: Path, *options: str | Path) -> Result:
+    """Run ``dsgmcmc prepare`` on ``r.csv`` in a folder; return the finished command."""
+    return typed("prepare", folder / "r.csv", folder / "x.h5", "--force", *options)
 
 
 def read_back(path: Path) -> dict[str, dict[tuple, float]]:

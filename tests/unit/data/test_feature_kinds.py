@@ -5,8 +5,7 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
-from ingest_cases import features_of
-from support import typed
+from ingest_cases import features_of, prepare_typed
 
 from dsgmcmc import BPMF
 from dsgmcmc.data.ratings import Ratings
@@ -33,11 +32,6 @@ def fingerprints(separator="|", size=2048):
     return [separator.join(map(str, bits)) for bits in chosen]
 
 
-def prepare(folder, *options):
-    """Run ``prepare`` with features of users; return the finished command."""
-    return typed("prepare", folder / "r.csv", folder / "x.h5", "--force", *options)
-
-
 def write_users(folder, **columns):
     """Write a table of users."""
     frame = pd.DataFrame({"user": [f"u{k}" for k in range(USERS)], **columns})
@@ -52,7 +46,7 @@ def test_lists_of_numbers_are_no_years(tmp_path):
     ends = [int(text.split("|")[-1]) for text in lists]
     assert np.mean([1500 <= end < 2100 for end in ends]) > 0.9
     frame = write_users(tmp_path, fp=lists)
-    done = prepare(tmp_path, "--user-features", tmp_path / "users.csv")
+    done = prepare_typed(tmp_path, "--user-features", tmp_path / "users.csv")
     expected = {f"fp={bit}" for bit in lists[7].split("|")}
     assert set(features_of(tmp_path / "x.h5")["u7"]) == expected
     n_bits = len({bit for text in lists for bit in text.split("|")})
@@ -69,7 +63,7 @@ def test_short_lists_of_numbers_are_lists(tmp_path, of_one):
     write_ratings(tmp_path)
     codes = [f"{k % 7}" if k < of_one * USERS else f"{k % 7}|{k % 5}" for k in range(USERS)]
     write_users(tmp_path, codes=codes)
-    prepare(tmp_path, "--user-features", tmp_path / "users.csv").expect(0)
+    prepare_typed(tmp_path, "--user-features", tmp_path / "users.csv").expect(0)
     assert features_of(tmp_path / "x.h5")["u299"] == {"codes=4": 1, "codes=5": 1}
     assert features_of(tmp_path / "x.h5")["u3"] == {"codes=3": 1}
 
@@ -80,7 +74,7 @@ def test_one_separator_among_numbers_is_an_error(tmp_path):
     ages = [f"{20 + k % 50}" for k in range(USERS)]
     ages[40] = "3|5"
     write_users(tmp_path, age=ages)
-    done = prepare(tmp_path, "--user-features", tmp_path / "users.csv").expect(2)
+    done = prepare_typed(tmp_path, "--user-features", tmp_path / "users.csv").expect(2)
     assert "line 42: the number age is '3|5'" in done.err
     assert "--feature-kinds age=category (or list, skip)" in done.err
 
@@ -91,7 +85,7 @@ def test_titles_with_a_separator_are_years(tmp_path):
     titles = [f"Title {k} ({1980 + k % 40})" for k in range(USERS)]
     titles[::10] = [f"This | that ({1980 + k % 40})" for k in range(len(titles[::10]))]
     write_users(tmp_path, title=titles)
-    prepare(tmp_path, "--user-features", tmp_path / "users.csv").expect(0)
+    prepare_typed(tmp_path, "--user-features", tmp_path / "users.csv").expect(0)
     assert features_of(tmp_path / "x.h5")["u21"] == {"title=2000s": 1}
 
 
@@ -102,7 +96,7 @@ def test_a_list_may_have_a_hundred_thousand_values(tmp_path):
     lists += [""] * (USERS - len(lists))
     frame = write_users(tmp_path, fp=lists)
     declared = ("--user-features", tmp_path / "users.csv", "--feature-kinds", "fp=list")
-    done = prepare(tmp_path, *declared).expect(0)
+    done = prepare_typed(tmp_path, *declared).expect(0)
     assert "100,000: fp (list, 100,000); 50 users have none" in done.out
     message = "100,000 features of users are more than the 4,000 that a model may have"
     assert message in " ".join(done.err.split())
@@ -125,9 +119,9 @@ def test_kinds_are_said_by_column(tmp_path):
         job=[f"job {k % 3}" for k in range(USERS)],
         tags=["a|b", "b|c", "c"] * (USERS // 3),
     )
-    done = prepare(tmp_path, "--user-features", tmp_path / "users.csv").expect(0)
+    done = prepare_typed(tmp_path, "--user-features", tmp_path / "users.csv").expect(0)
     assert "7: age (number), job (category, 3), tags (list, 3)" in " ".join(done.out.split())
-    done = prepare(tmp_path, "--user-features", tmp_path / "users.csv", "--json").expect(0)
+    done = prepare_typed(tmp_path, "--user-features", tmp_path / "users.csv", "--json").expect(0)
     kinds = json.loads(done.out)["features"]["user"]["kinds"]
     assert kinds == {"age": "number", "job": "category", "tags": "list"}
 
@@ -158,7 +152,7 @@ def test_lists_of_a_data_frame_and_of_parquet_are_lists(tmp_path):
         {"user": [f"u{k}" for k in range(USERS)], "codes": [[k % 3] for k in range(USERS)]}
     )
     frame.to_parquet(tmp_path / "users.parquet")
-    prepare(tmp_path, "--user-features", tmp_path / "users.parquet").expect(0)
+    prepare_typed(tmp_path, "--user-features", tmp_path / "users.parquet").expect(0)
     assert features_of(tmp_path / "x.h5")["u4"] == {"codes=1": 1}
     settings = {"iterations": 4, "burn_in": 1, "out": tmp_path / "run"}
     BPMF(1, user_features=frame, **settings).fit(pd.read_csv(tmp_path / "r.csv"))
@@ -178,7 +172,7 @@ def test_columns_of_0_and_1_are_flags(tmp_path, as_text):
     write_ratings(tmp_path)
     member = [as_text(int(k % 5 == 0)) for k in range(USERS)]
     write_users(tmp_path, member=member, age=[20 + k % 50 for k in range(USERS)])
-    done = prepare(tmp_path, "--user-features", tmp_path / "users.csv").expect(0)
+    done = prepare_typed(tmp_path, "--user-features", tmp_path / "users.csv").expect(0)
     assert "2: member (flag), age (number)" in " ".join(done.out.split())
     features = features_of(tmp_path / "x.h5")
     assert [features[f"u{k}"]["member"] for k in range(6)] == [1, 0, 0, 0, 0, 1]
@@ -193,7 +187,7 @@ def test_a_missing_flag_is_average(tmp_path):
     age = [str(20 + k % 50) for k in range(USERS)]
     age[5] = ""
     write_users(tmp_path, member=member, age=age)
-    done = prepare(tmp_path, "--user-features", tmp_path / "users.csv").expect(0)
+    done = prepare_typed(tmp_path, "--user-features", tmp_path / "users.csv").expect(0)
     assert "; 1 users have none" in " ".join(done.out.split())
     features = features_of(tmp_path / "x.h5")
     assert features["u3"]["member"] == pytest.approx(75 / 298)
@@ -233,7 +227,7 @@ def test_flags_named_alike_keep_their_group(tmp_path):
     write_ratings(tmp_path)
     flags = {f"genre={k}": [int(user % 25 == k) for user in range(USERS)] for k in range(25)}
     write_users(tmp_path, **flags)
-    prepare(tmp_path, "--user-features", tmp_path / "users.csv").expect(0)
+    prepare_typed(tmp_path, "--user-features", tmp_path / "users.csv").expect(0)
     assert set(stored(tmp_path / "x.h5").groups) == {"genre"}
 
 
@@ -278,7 +272,7 @@ def test_na_is_a_category_where_a_format_has_missing_values(tmp_path, suffix):
         frame.to_parquet(path)
     else:
         frame.to_json(path, orient="records", lines=True)
-    prepare(tmp_path, "--user-features", path).expect(0)
+    prepare_typed(tmp_path, "--user-features", path).expect(0)
     features = features_of(tmp_path / "x.h5")
     assert features["u0"] == {"country=NA": 1}
     assert features["u299"] == {}
@@ -289,14 +283,14 @@ def test_words_that_are_taken_for_missing_are_said(tmp_path):
     write_ratings(tmp_path)
     tags = ["NA|a", "b", "null"] * (USERS // 3)
     write_users(tmp_path, country=countries(), tags=tags, age=[20 + k % 9 for k in range(USERS)])
-    done = prepare(tmp_path, "--user-features", tmp_path / "users.csv").expect(0)
+    done = prepare_typed(tmp_path, "--user-features", tmp_path / "users.csv").expect(0)
     features = features_of(tmp_path / "x.h5")
     assert set(features["u0"]) == {"tags=a", "age"}
     said = " ".join(done.err.split())
     assert "users.csv: taken for missing values: country 'NA' (100); tags" in said
     assert "'null' (100), 'NA' (100) (if it is a value, write it in another way" in said
     write_users(tmp_path, country=[name.replace("NA", "") for name in countries()])
-    done = prepare(tmp_path, "--user-features", tmp_path / "users.csv").expect(0)
+    done = prepare_typed(tmp_path, "--user-features", tmp_path / "users.csv").expect(0)
     assert "taken for missing" not in done.err
 
 
@@ -312,13 +306,13 @@ def test_thousands_of_columns_are_summarised(tmp_path):
     frame = pd.concat([pd.DataFrame(bits, columns=names), numbers], axis=1)
     frame.insert(0, "user", [f"u{k}" for k in range(USERS)])
     frame.to_csv(tmp_path / "users.csv", index=False)
-    done = prepare(tmp_path, "--user-features", tmp_path / "users.csv").expect(0)
+    done = prepare_typed(tmp_path, "--user-features", tmp_path / "users.csv").expect(0)
     said = " ".join((done.out + done.err).split())
     assert "329: flags (flag, 299), x0 (number), x1 (number)" in said
     assert "x6 (number), ... (31 groups)" in said
     assert "b0, b1, b2, b3, b4, b5, b6, b7, ... (201 columns) are left out, each because" in said
     assert max(map(len, (done.out + done.err).splitlines())) < 400
-    done = prepare(
+    done = prepare_typed(
         tmp_path, "--user-features", tmp_path / "users.csv", "--feature-kinds", "zz=skip"
     ).expect(2)
     assert "--feature-kinds names 'zz', but the columns are b0" in done.err
@@ -348,5 +342,5 @@ def test_whole_numbers_name_columns_of_a_data_frame(tmp_path, form):
     else:
         path = tmp_path / "x.h5"
         frame.rename(columns=str).reset_index().to_parquet(tmp_path / "users.parquet")
-        prepare(tmp_path, "--user-features", tmp_path / "users.parquet").expect(0)
+        prepare_typed(tmp_path, "--user-features", tmp_path / "users.parquet").expect(0)
     assert stored(path).names == ("0", "1", "2")

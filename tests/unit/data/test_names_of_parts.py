@@ -8,7 +8,7 @@ import h5py
 import numpy as np
 import pandas as pd
 import pytest
-from ingest_cases import ODD, csv_of, everything, features_of, prepare, read_back
+from ingest_cases import ODD, csv_of, everything, features_of, full_table, prepare, read_back
 
 from dsgmcmc.data.arrays import InputForm, list_names, ratings_source, read_pairs
 from dsgmcmc.data.columns import Heading, assign_columns, parse_columns
@@ -28,12 +28,10 @@ def as_csv(rows: list[tuple]) -> str:
 
 def grid(n_stations: int = 4, n_days: int = 6, n_hours: int = 5) -> list[tuple]:
     """Return a full table of station, day and hour."""
-    return [
-        (f"s{s}", f"d{d}", f"h{h}", 1 + (3 * s + 5 * d + 7 * h) % 11)
-        for s in range(n_stations)
-        for d in range(n_days)
-        for h in range(n_hours)
-    ]
+    stations = [f"s{k}" for k in range(n_stations)]
+    days = [f"d{k}" for k in range(n_days)]
+    hours = [f"h{k}" for k in range(n_hours)]
+    return full_table(stations, days, hours)
 
 
 def test_names_with_any_character_stay_apart(tmp_path):

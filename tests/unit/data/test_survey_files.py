@@ -15,6 +15,11 @@ PEOPLE = [f"p{k}" for k in range(6)]
 NAN = float("nan")
 
 
+def answers(found: dict[tuple, float], question: str) -> dict[str, float]:
+    """Return the answers to a question by user."""
+    return {user: value for (user, item), value in found.items() if item == question}
+
+
 def test_codes_that_spss_declares_missing_are_missing(tmp_path: Path) -> None:
     frame = pandas.DataFrame(
         {"user": PEOPLE, "q1": [1.0, 2, -9, 99, 98, NAN], "q2": [1.0, 2, 3, 1, 2, 3]}
@@ -23,10 +28,7 @@ def test_codes_that_spss_declares_missing_are_missing(tmp_path: Path) -> None:
     ranges = {"q1": [-9, {"lo": 98, "hi": 99}]}
     pyreadstat.write_sav(frame, str(path), missing_ranges=ranges)
     found = read(path, matrix=True)
-    assert {user: value for (user, item), value in found.items() if item == "q1"} == {
-        "p0": 1,
-        "p1": 2,
-    }
+    assert answers(found, "q1") == {"p0": 1, "p1": 2}
     assert len(found) == 8
 
 
@@ -52,10 +54,7 @@ def test_extended_missing_values_of_stata_are_missing(tmp_path: Path) -> None:
         written = written.replace(struct.pack("<d", number), struct.pack("<Q", word))
     path.write_bytes(written)
     found = read(path, matrix=True)
-    assert {user: value for (user, item), value in found.items() if item == "q1"} == {
-        "p0": 1,
-        "p1": 2,
-    }
+    assert answers(found, "q1") == {"p0": 1, "p1": 2}
     assert found["p4", "q2"] == -9
     assert "-9" in typed("prepare", path, tmp_path / "d.h5", "--matrix").expect(0).err
 

@@ -8,7 +8,7 @@ import h5py
 import numpy as np
 import pandas as pd
 import pytest
-from ingest_cases import ODD, csv_of, everything, features_of, prepare, read_back
+from ingest_cases import ODD, csv_of, everything, features_of, full_table, prepare, read_back
 
 from dsgmcmc.data.arrangement import arrange_ratings
 from dsgmcmc.data.arrays import InputForm, ratings_source, read_pairs
@@ -29,12 +29,9 @@ def as_csv(rows: list[tuple]) -> str:
 
 def grid(n_places: int = 5, n_days: int = 6, n_hours: int = 4) -> list[tuple]:
     """Return a full table of place, day (an integer) and hour."""
-    return [
-        (f"p{p}", d, f"h{h}", 1 + (3 * p + 5 * d + 7 * h) % 11)
-        for p in range(n_places)
-        for d in range(n_days)
-        for h in range(n_hours)
-    ]
+    places = [f"p{k}" for k in range(n_places)]
+    hours = [f"h{k}" for k in range(n_hours)]
+    return full_table(places, range(n_days), hours)
 
 
 def cells_of(path: Path) -> dict[str, dict[tuple, float]]:

@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
-from ingest_cases import features_of
+from ingest_cases import features_of, prepare_typed
 from scipy.sparse import csr_matrix, save_npz
 from support import run, typed
 
@@ -35,11 +35,6 @@ def encoding_of(path):
         return Encoding.parse(stored.encoding)
 
 
-def prepare(folder, *options):
-    """Run ``prepare`` on ``r.csv``; return the finished command."""
-    return typed("prepare", folder / "r.csv", folder / "x.h5", "--force", *options)
-
-
 def write_long(folder, times):
     """Write ratings of 20 users of as many items as there are times, and the items' times."""
     rng = np.random.default_rng(1)
@@ -62,7 +57,7 @@ def test_dates_of_columns_are_features_by_one_word(tmp_path):
             model.data_
         )
     texts.to_csv(tmp_path / "r.csv")
-    done = prepare(tmp_path, "--matrix", "--item-features", "names").expect(0)
+    done = prepare_typed(tmp_path, "--matrix", "--item-features", "names").expect(0)
     assert "item (time: hour of day (waves up to 2 a day), weekday" in done.out
     found["command"] = features_of(tmp_path / "x.h5", "item")
     assert set(found["pandas"]) == {str(time) for time in TIMES}
@@ -125,7 +120,7 @@ def test_a_season_needs_two_years(tmp_path):
 def test_a_column_of_dates_is_a_time(tmp_path):
     """A table of features needs no word for dates; other columns stay what they are."""
     write_long(tmp_path, TIMES)
-    done = prepare(tmp_path, "--item-features", tmp_path / "items.csv").expect(0)
+    done = prepare_typed(tmp_path, "--item-features", tmp_path / "items.csv").expect(0)
     assert "size (number), measured (time: hour of day" in done.out
     encoding = encoding_of(tmp_path / "x.h5")
     assert {column.name: column.kind for column in encoding.columns} == {
@@ -145,19 +140,19 @@ def test_numbers_are_times_only_if_declared(tmp_path):
     seconds = (TIMES - pd.Timestamp(0)) // pd.Timedelta("1s")
     write_long(tmp_path, seconds)
     items = ("--item-features", tmp_path / "items.csv")
-    prepare(tmp_path, *items).expect(0)
+    prepare_typed(tmp_path, *items).expect(0)
     assert encoding_of(tmp_path / "x.h5").columns[0].kind == "number"
     declared = (*items, "--feature-kinds", "measured=time")
-    done = prepare(tmp_path, *declared).expect(0)
+    done = prepare_typed(tmp_path, *declared).expect(0)
     assert "measured: its numbers are taken for seconds" in done.err
     of_seconds = features_of(tmp_path / "x.h5", "item")
     assert any("hour by weekday" in name for name in of_seconds["i0"])
     write_long(tmp_path, seconds * 1000)
-    done = prepare(tmp_path, *declared).expect(0)
+    done = prepare_typed(tmp_path, *declared).expect(0)
     assert "measured: its numbers are taken for milliseconds" in done.err
     assert features_of(tmp_path / "x.h5", "item") == of_seconds
     write_long(tmp_path, range(84))
-    done = prepare(tmp_path, *declared).expect(0)
+    done = prepare_typed(tmp_path, *declared).expect(0)
     assert "measured (time: 65 bumps 2 to 32 apart)" in done.out
 
 
@@ -178,9 +173,9 @@ def test_names_have_a_kind_by_their_column_or_by_what_they_name(tmp_path, word):
     lines = [f"{u},{6 * h},{u * h % 7}" for u in range(9) for h in range(40)]
     (tmp_path / "r.csv").write_text("u,h,rating\n" + "\n".join(lines) + "\n")
     options = ("--columns", "user=u,item=h", "--item-features", "names")
-    done = prepare(tmp_path, *options).expect(2)
+    done = prepare_typed(tmp_path, *options).expect(2)
     assert "give --feature-kinds item=time" in done.err
-    done = prepare(tmp_path, *options, "--feature-kinds", f"{word}=time").expect(0)
+    done = prepare_typed(tmp_path, *options, "--feature-kinds", f"{word}=time").expect(0)
     assert "h (time: " in done.out
     assert "bumps 12 to 48 apart)" in done.out
     sparse = csr_matrix(np.arange(1.0, 361).reshape(9, 40))
@@ -225,7 +220,7 @@ def test_declared_times_that_cannot_be_read_are_refused(tmp_path, fault):
     times, message = WRONG[fault]
     write_long(tmp_path, times)
     kinds = ("--feature-kinds", "measured=time")
-    done = prepare(tmp_path, "--item-features", tmp_path / "items.csv", *kinds).expect(2)
+    done = prepare_typed(tmp_path, "--item-features", tmp_path / "items.csv", *kinds).expect(2)
     assert message in done.err
     assert "measured=skip" in done.err
 
@@ -233,7 +228,7 @@ def test_declared_times_that_cannot_be_read_are_refused(tmp_path, fault):
 def test_dates_that_may_be_another_thing_are_left_as_they_were(tmp_path):
     """Nobody called the column a time: its dates have two orders, and each ends with a year."""
     write_long(tmp_path, WRONG["two orders"][0])
-    done = prepare(tmp_path, "--item-features", tmp_path / "items.csv").expect(0)
+    done = prepare_typed(tmp_path, "--item-features", tmp_path / "items.csv").expect(0)
     assert "measured may be a time: the dates in column measured" in done.err
     assert encoding_of(tmp_path / "x.h5").columns[0].kind == "year"
 
