@@ -201,7 +201,7 @@ def recommend(
     if user and opened.directions:
         _recommend_cells(opened, user, ranking, settings, out=out, as_json=as_json)
         return
-    users, newcomers = _named_users(opened, user) if user else (_everyone(opened), None)
+    users, newcomers = _chosen_users(opened, user)
     rated = _needed_ratings(opened, ranking, settings.data, users[users < len(opened.users)])
     if uses_pattern and sys.stderr.isatty() and not opened.exposure_file.exists():
         say("estimating exposure; the run directory keeps the result", file=sys.stderr)
@@ -320,21 +320,19 @@ def _matching_items(run: Run, items: Path | None, pattern: str) -> Mask:
     return matched
 
 
-def _everyone(run: Run) -> Int32:
-    """Return the rows of all users, in the order of their names."""
-    import numpy as np
-
-    return np.argsort(run.users.ids, kind="stable").astype(np.int32)
-
-
-def _named_users(run: Run, names: list[str]) -> tuple[Int32, FoldIn | None]:
+def _chosen_users(run: Run, names: list[str] | None) -> tuple[Int32, FoldIn | None]:
     """Return the rows of users, each of them once, and those that are known by parts of names.
 
-    Raises InputError if a user is unknown.
+    Without names, they are all users, in the order of their names. Raises InputError if a user is
+    unknown.
     """
+    import numpy as np
+
     from dsgmcmc.posterior.names import refuse_unknown
     from dsgmcmc.posterior.newcomers import fold_in_parts, index_with
 
+    if not names:
+        return np.argsort(run.users.ids, kind="stable").astype(np.int32), None
     typed = list(dict.fromkeys(run.users.typed(names).tolist()))
     newcomers = fold_in_parts(run, typed)
     rows = index_with(run.users, typed, newcomers)

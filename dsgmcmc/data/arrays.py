@@ -329,8 +329,7 @@ def _convert_bounds(columns: dict[str, Array]) -> None:
     They become columns "lower" and "upper", which are NaN for exact ratings, and "rating" has a
     value between the bounds of others.
     """
-    n = len(columns["user"])
-    unknown = np.full(n, np.nan)
+    unknown = np.full(len(columns["user"]), np.nan)
     rating = columns.get("rating", unknown)
     of_text = None
     if rating.dtype.kind in "OU":
@@ -341,8 +340,7 @@ def _convert_bounds(columns: dict[str, Array]) -> None:
         of_text = (rating, unknown, unknown)
     relation = columns.pop("relation", None)
     if relation is not None:
-        words = [None if is_missing(word) else str(word) for word in relation.tolist()]
-        relation = np.array(words, object)
+        relation = _as_words(relation)
     rule = "bounds must be numbers"
     known = MemoryBounds(
         rating=read_numbers(of_text[0], "ratings must be numbers"),
@@ -353,6 +351,14 @@ def _convert_bounds(columns: dict[str, Array]) -> None:
         relation=relation,
     )
     columns |= known.combined()
+
+
+def _as_words(column: Array) -> Array:
+    """Return the values of a column as texts, (n,) object; None for what is missing."""
+    words = np.array([None] * len(column), object)
+    known = np.array([not is_missing(value) for value in column.tolist()], bool)
+    words[known] = [str(value) for value in column[known].tolist()]
+    return words
 
 
 def _leave_out(found: RatingArrays, words: Sequence[str], *, timed: bool) -> RatingArrays:
@@ -450,8 +456,9 @@ def _written_names(names: Array) -> list[str]:
     for name in plain_values(names):
         if is_missing(name):
             continue
-        is_whole = isinstance(name, float) and name.is_integer()
-        texts.append(str(int(name) if is_whole else name))
+        if isinstance(name, float) and name.is_integer():
+            name = int(name)
+        texts.append(str(name))
     return texts
 
 

@@ -191,15 +191,15 @@ def _factor(value: Any, attributes: Mapping[str, Any]) -> Array:
     """Return the levels of a factor, as texts and None."""
     levels = list(attributes["levels"])
     codes = np.ma.asarray(_plain(value)).filled(0)
-    return np.array([levels[code - 1] if code > 0 else None for code in codes.tolist()], object)
+    return np.array([None, *levels], object)[np.maximum(codes, 0)]
 
 
 def _integer64(value: Any, attributes: Mapping[str, Any]) -> Array:
     """Return whole numbers that are stored as the bits of doubles: as objects, with None."""
     numbers = np.ascontiguousarray(_plain(value), np.float64).view(np.int64)
-    return np.array(
-        [None if number == _NO_INTEGER else number for number in numbers.tolist()], object
-    )
+    values = numbers.astype(object)
+    values[numbers == _NO_INTEGER] = None
+    return values
 
 
 def _labelled(value: Any, attributes: Mapping[str, Any]) -> Array:

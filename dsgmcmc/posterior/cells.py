@@ -111,7 +111,7 @@ def indices_of(predictor: Predictor, columns: dict[str, Array]) -> tuple[Int32, 
     for entity in ENTITIES:
         vocabulary = predictor.run.vocabulary(entity)
         parts = [columns[column].tolist() for column in vocabulary.labels]
-        names: list[Any] = list(zip(*parts, strict=True)) if vocabulary.parts else parts[0]
+        names = [vocabulary.name_of(of_cell) for of_cell in zip(*parts, strict=True)]
         found.append(predictor.index_of(entity, names))
     users, items = found
     return users, items

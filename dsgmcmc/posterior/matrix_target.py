@@ -109,6 +109,9 @@ class NamedMatrix(NamedTuple):
         if not len(row):
             return None
         warn_without_weights(run)
+        of_new = None
+        if self.bounded is not None:
+            of_new = bounds[:, row, column].T
         return NewRatings(
             entity="user",
             names=self.names[row],
@@ -116,7 +119,7 @@ class NamedMatrix(NamedTuple):
             values=values[row, column],
             weights=np.ones(len(row)),
             described={},
-            bounds=None if self.bounded is None else bounds[:, row, column].T,
+            bounds=of_new,
         )
 
     def _with_bounds(self) -> tuple[Float64, Float64]:

@@ -188,6 +188,18 @@ class Vocabulary:
             names += ", ..."
         return f"<{len(self):,} {self.entity}s: {names}>"
 
+    def parts_of(self, name: Any) -> tuple[Any, ...]:
+        """Return the parts of a name: itself alone, if names have one part."""
+        if self.parts:
+            return tuple(name)
+        return (name,)
+
+    def name_of(self, parts: tuple[Any, ...]) -> Any:
+        """Return the name that has some parts."""
+        if self.parts:
+            return parts
+        return parts[0]
+
     def table(self, names: Array) -> dict[str, Array]:
         """Return columns of a table with some names, (m,) each."""
         if not self.parts:

@@ -145,7 +145,7 @@ class Slices:
             if newcomers is not None and newcomers.entity == entity:
                 names = names + newcomers.vocabulary.ids.tolist()
             for number, column in enumerate(vocabulary.labels):
-                values = {_parts_of(vocabulary, name)[number] for name in names}
+                values = {vocabulary.parts_of(name)[number] for name in names}
                 self._values[column] = {str(value): value for value in values}
 
     def read(self, names: Any) -> list[Slice]:
@@ -216,7 +216,7 @@ class Slices:
             users = index_with(run.users, names, self._newcomers)
             return SliceRows(users, items, self._newcomers)
         parts = tuple(chosen.values[column] for column in run.users.labels)
-        name = parts if run.users.parts else parts[0]
+        name = run.users.name_of(parts)
         newcomers = fold_in_parts(run, [name], new, data) or self._newcomers
         index = index_with(run.users, run.users.typed([name]), newcomers)
         if index[0] < 0:
@@ -252,7 +252,9 @@ class Slices:
         all cells of the slice.
         """
         run = self._run
-        among = rows.items if ranking.among is None else rows.items & ranking.among
+        among = rows.items
+        if ranking.among is not None:
+            among = among & ranking.among
         by_user = ranking.model_copy(
             update={"among": among, "top": min(ranking.top, len(run.items))}
         )
@@ -268,13 +270,6 @@ class Slices:
         return {**named, **best}
 
 
-def _parts_of(vocabulary: Vocabulary, name: Any) -> tuple[Any, ...]:
-    """Return the parts of a name."""
-    if vocabulary.parts:
-        return tuple(name)
-    return (name,)
-
-
 def _matching(vocabulary: Vocabulary, values: Mapping[str, Any]) -> Mask:
     """Return which names have the values of a slice, (n,)."""
     wanted = [
@@ -282,7 +277,7 @@ def _matching(vocabulary: Vocabulary, values: Mapping[str, Any]) -> Mask:
         for number, column in enumerate(vocabulary.labels)
         if column in values
     ]
-    names = [_parts_of(vocabulary, name) for name in vocabulary.ids.tolist()]
+    names = [vocabulary.parts_of(name) for name in vocabulary.ids.tolist()]
     return np.array(
         [all(name[number] == value for number, value in wanted) for name in names], bool
     )

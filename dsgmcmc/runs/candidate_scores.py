@@ -204,9 +204,7 @@ def in_order_of_cells(scores: CandidateScores, run: Run, directions: Directions)
     columns: dict[str, list[str]] = {}
     for entity, rows in zip(ENTITIES, run.test_pairs(), strict=True):
         vocabulary = run.vocabulary(entity)
-        names = vocabulary.ids[rows].tolist()
-        if not vocabulary.parts:
-            names = [(name,) for name in names]
+        names = [vocabulary.parts_of(name) for name in vocabulary.ids[rows].tolist()]
         for number, label in enumerate(vocabulary.labels):
             columns[label] = [str(name[number]) for name in names]
     codes = [np.unique(columns[column], return_inverse=True)[1] for column in directions.columns]

@@ -92,7 +92,9 @@ def time_levels_of(names: Iterable[str], orientation: Orientation) -> tuple[Time
     levels = []
     for name in names:
         entity, _, size = name.partition(":")
-        run = 0 if size == PAGE else int(size)
+        run = 0
+        if size != PAGE:
+            run = int(size)
         levels.append(TimeLevel(name, orientation.factor_of(entity), run))
     return tuple(levels)
 
