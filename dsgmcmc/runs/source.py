@@ -162,12 +162,10 @@ class RatingsSource:
         if not are_dense(ratings) or merged(*layers)["sampler"]:
             return {}
         exact = {"sampler": {"name": "gibbs"}}
-        try:
-            defaults = build(*layers)
-            config = build(*layers, exact).resolved()
-            config.check_ratings(ratings)
-        except InputError:
+        config = _combined(*layers, exact, ratings=ratings)
+        if config is None:
             return {}
+        defaults = build(*layers)
         is_measured = config.law.is_sum_over_ratings and config.implicit_features == "no"
         if defaults.sampler.name != DEFAULT_SAMPLER or not is_measured:
             return {}
@@ -188,9 +186,8 @@ class RatingsSource:
         ratings = self.ratings
         if not are_dense(ratings) or not NOISE_SETTINGS.isdisjoint(merged(*layers)):
             return {}
-        try:
-            config = build(*layers, own).resolved()
-        except InputError:
+        config = _combined(*layers, own)
+        if config is None:
             return {}
         is_normal = config.likelihood == "gaussian" and config.scale == "identity"
         if not is_normal or recognised_levels(ratings) is not None:
@@ -225,9 +222,7 @@ class RatingsSource:
             or "likelihood" in merged(saved, *layers)
         ):
             return {}
-        try:
-            build(saved, logistic, *layers).resolved()
-        except InputError:
+        if _combined(saved, logistic, *layers) is None:
             return {}
         log.info(
             "ratings of two values, %g and %g, get the likelihood ordinal-logit (logistic): choose"
@@ -243,14 +238,11 @@ class RatingsSource:
         """Return the settings of items with levels of their own, as `_default_likelihood` does."""
         own_levels = {"likelihood": "ordinal-logit", "thresholds": "item"}
         requested = merged(saved, *layers)
-        if "thresholds" in requested or requested.get("likelihood", "ordinal-logit") != (
-            "ordinal-logit"
-        ):
+        if "thresholds" in requested:
             return {}
-        try:
-            config = build(saved, own_levels, *layers).resolved()
-            config.check_ratings(self.ratings)
-        except InputError:
+        if requested.get("likelihood", own_levels["likelihood"]) != own_levels["likelihood"]:
+            return {}
+        if _combined(saved, own_levels, *layers, ratings=self.ratings) is None:
             return {}
         log.info(
             "items differ in their levels, so that each gets its own: likelihood ordinal-logit with"
@@ -486,6 +478,20 @@ class RatingsSource:
 
             scores["rankings"] = click_scores(opened, self.ratings)
         return scores
+
+
+def _combined(*layers: Mapping[str, Any], ratings: Ratings | None = None) -> ResolvedConfig | None:
+    """Return the resolved settings of layers; None if they cannot be combined.
+
+    With `ratings`, also None if the model does not admit these.
+    """
+    try:
+        config = build(*layers).resolved()
+        if ratings is not None:
+            config.check_ratings(ratings)
+    except InputError:
+        return None
+    return config
 
 
 def _unit(config: ResolvedConfig, ratings: Ratings) -> Unit:
