@@ -45,7 +45,7 @@ class CellCompletion(NamedTuple):
     data: Path | None = None
     clip: bool = True
 
-    def complete(self, cube: Any, fitted: bool, draws: int) -> tuple[Any, ...]:
+    def complete(self, cube: Any, fitted: bool, draws: int) -> tuple[Any, Any]:
         """Return a DataArray, or without one a `Table` of all cells, with means and with sds.
 
         Known cells stay as they were given, with an sd of 0, unless they are `fitted`, too. Raises

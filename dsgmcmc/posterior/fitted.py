@@ -244,7 +244,9 @@ class FittedModel:
         predictor = self._predictors[options]
         rows = {}
         labels = {entity: run.vocabulary(entity).labels for entity in ENTITIES}
-        columns = None if run.directions else self._columns()
+        columns = self._columns()
+        if run.directions:
+            columns = None
         pairs = read_pairs(X, columns, labels, run.directions)
         for entity, names in zip(ENTITIES, pairs, strict=True):
             rows[entity] = predictor.index_of(entity, names)
@@ -469,10 +471,10 @@ class FittedModel:
         if return_std:
             self._need_sd()
         if self._fitted().directions:
-            cells = CellCompletion(self.run_, self._newcomers, self._new, self._data, self.clip)
-            both = cells.complete(self._cube if X is None else X, known == "fitted", draws)
-            both = tuple(self._table(cells) if type(cells) is Table else cells for cells in both)
-            return both if return_std else both[0]
+            mean, sd = self._complete_cells(X, known == "fitted", draws)
+            if return_std:
+                return mean, sd
+            return mean
         target, newcomers = self._target(X)
         completion = Completion(self._fitted(), target.items, newcomers, self.clip)
         fitted = known == "fitted"
@@ -485,6 +487,17 @@ class FittedModel:
     def transform(self, X: Any) -> Any:
         """Return `complete(X)`: the matrix without holes, as scikit-learn's imputers do."""
         return self.complete(X)
+
+    def _complete_cells(self, X: Any, fitted: bool, draws: int) -> tuple[Any, Any]:
+        """Return means and sds of the cells of a table of three directions, as `complete` does."""
+        cube = X
+        if cube is None:
+            cube = self._cube
+        cells = CellCompletion(self._fitted(), self._newcomers, self._new, self._data, self.clip)
+        mean, sd = cells.complete(cube, fitted, draws)
+        if cube is None:
+            return self._table(mean), self._table(sd)
+        return mean, sd
 
     def _target(self, X: Any) -> tuple[MatrixTarget, FoldIn | None]:
         """Return the matrix that is completed, and the rows that were folded in."""

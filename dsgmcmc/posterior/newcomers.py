@@ -96,17 +96,24 @@ class RatingsOfRows(NamedTuple):
             bounds=joined_bounds(values, [part.bounds for part in parts]),
         )
 
+    def select(self, chosen: Array) -> RatingsOfRows:
+        """Return some ratings, by a mask or by their positions."""
+        bounds = self.bounds
+        if bounds is not None:
+            bounds = bounds[chosen]
+        return RatingsOfRows(
+            rows=self.rows[chosen],
+            others=self.others[chosen],
+            values=self.values[chosen],
+            weights=self.weights[chosen],
+            bounds=bounds,
+        )
+
     def last_of_pairs(self, others: int) -> RatingsOfRows:
         """Return the last rating of every pair, given the number of the run's items (or users)."""
         pairs = self.rows.astype(np.int64) * others + self.others
         last = len(pairs) - 1 - np.unique(pairs[::-1], return_index=True)[1]
-        return RatingsOfRows(
-            rows=self.rows[last],
-            others=self.others[last],
-            values=self.values[last],
-            weights=self.weights[last],
-            bounds=None if self.bounds is None else self.bounds[last],
-        )
+        return self.select(last)
 
 
 # ---------------------------------------------------------- new ratings with the ratings of the run
@@ -145,18 +152,18 @@ def fold_in(run: Run, new: NewRatings, data: Path | None = None) -> tuple[FoldIn
             f"{int((~used).sum())} rating(s) left out:"
             f" {unknown_names(other_vocabulary.entity, unknown)}"
         )
-    names = vocabulary.typed(new.names)[used]
-    ids = array_of(sorted({*names.tolist(), *new.described})).astype(vocabulary.ids.dtype)
+    names = vocabulary.typed(new.names)
+    ids = array_of(sorted({*names[used].tolist(), *new.described})).astype(vocabulary.ids.dtype)
     if not len(ids):
         raise InputError("; ".join([*notes, "nothing is left to fold in"]))
     folded = Vocabulary(new.entity, ids, vocabulary.labels)
     ratings = RatingsOfRows(
         rows=folded.index_of(names),
-        others=others[used],
-        values=np.asarray(new.values)[used],
-        weights=new.weights[used],
-        bounds=None if new.bounds is None else new.bounds[used],
-    )
+        others=others,
+        values=np.asarray(new.values),
+        weights=new.weights,
+        bounds=new.bounds,
+    ).select(used)
     rows_in_run = vocabulary.index_of(ids)
     described = new.described
     of_names = name_features_of(run, new.entity)
@@ -238,16 +245,17 @@ def training_ratings(ratings: Ratings, entity: str, rows: Int32) -> RatingsOfRow
         else:
             raters = slab.indices
             rated = rows
-        chosen = position_of[raters] >= 0
-        parts.append(
-            RatingsOfRows(
-                rows=position_of[raters[chosen]],
-                others=rated[chosen],
-                values=slab.values[chosen],
-                weights=slab.precisions[chosen],
-                bounds=None if slab.bounds is None else np.column_stack(slab.bounds)[chosen],
-            )
+        bounds = None
+        if slab.bounds is not None:
+            bounds = np.column_stack(slab.bounds)
+        of_slab = RatingsOfRows(
+            rows=position_of[raters],
+            others=rated,
+            values=slab.values,
+            weights=slab.precisions,
+            bounds=bounds,
         )
+        parts.append(of_slab.select(of_slab.rows >= 0))
     return RatingsOfRows.joined(parts)
 
 
