@@ -110,7 +110,9 @@ def with_meaning(
     if choice.unstored == "zero":
         numbers[doubtful] = 0
     note = f"{n:,} cells that nobody wrote are {meaning(choice)}"
-    n_alike = int(np.count_nonzero(numbers == read_as[0])) if choice.unstored == "missing" else 0
+    n_alike = 0
+    if choice.unstored == "missing":
+        n_alike = int(np.count_nonzero(numbers == read_as[0]))
     if n_alike:
         note += (
             f", {n_alike:,} cells of {read_as[0]:g} beside them are ratings"

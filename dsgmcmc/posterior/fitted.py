@@ -243,11 +243,10 @@ class FittedModel:
             self._predictors[options] = Predictor(run, options, self._newcomers)
         predictor = self._predictors[options]
         rows = {}
-        labels = {entity: run.vocabulary(entity).labels for entity in ENTITIES}
         columns = self._columns()
         if run.directions:
             columns = None
-        pairs = read_pairs(X, columns, labels, run.directions)
+        pairs = read_pairs(X, columns, run.labels, run.directions)
         for entity, names in zip(ENTITIES, pairs, strict=True):
             rows[entity] = predictor.index_of(entity, names)
             unknown = rows[entity] < 0

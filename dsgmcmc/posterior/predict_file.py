@@ -99,10 +99,7 @@ class _PairsFile:
         from dsgmcmc.data.session import identifier
 
         run = self.predictor.run
-        labels = {entity: run.vocabulary(entity).labels for entity in ENTITIES}
-        table = load_pairs(
-            self.db, self.path, self.columns, labels, directions=self.predictor.run.directions
-        )
+        table = load_pairs(self.db, self.path, self.columns, run.labels, directions=run.directions)
         self._refuse_column_names(table)
         if unknown == "refuse":
             self._refuse_unknown(table)

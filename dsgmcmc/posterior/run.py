@@ -163,6 +163,11 @@ class Run:
         return dict(self.facts.get("columns", {}))
 
     @property
+    def labels(self) -> dict[str, tuple[str, ...]]:
+        """Columns of the names of users and of items, one a part, as far as they are known."""
+        return {entity: self.vocabulary(entity).labels for entity in ENTITIES}
+
+    @property
     def directions(self) -> tuple[str, ...]:
         """Columns of users, items and context of a table of three directions; else empty."""
         return tuple(self.facts.get("directions", ()))

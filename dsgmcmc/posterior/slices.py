@@ -65,7 +65,7 @@ def _arranged_columns(run: Run, columns: str | NamedColumns | None) -> dict[str,
     """Return columns of new ratings by role, in the arrangement of a run."""
     arranged: dict[str, Any] = parse_columns(columns)
     arranged.pop(CONTEXT, None)
-    return arranged | {entity: run.vocabulary(entity).labels for entity in ENTITIES}
+    return arranged | run.labels
 
 
 def _with_named_columns(
@@ -73,14 +73,17 @@ def _with_named_columns(
 ) -> str | NamedColumns | None:
     """Return columns of new ratings by role, with those of the run's ratings that a table has."""
     labels: dict[str, Any] = {role: (name,) for role, name in run.columns.items()}
-    labels |= {entity: run.vocabulary(entity).labels for entity in ENTITIES}
+    labels |= run.labels
     given: dict[str, Any] = parse_columns(columns)
     found_in = {str(label) for label in getattr(as_frame(table), "columns", ())}
     of_run = {}
     for role, of_role in labels.items():
         if role in given or not of_role or not set(of_role) <= found_in:
             continue
-        of_run[role] = of_role if role in ENTITIES else of_role[0]
+        if role in ENTITIES:
+            of_run[role] = of_role
+        else:
+            of_run[role] = of_role[0]
     if not of_run:
         return columns
     return given | of_run
@@ -99,10 +102,12 @@ def frame_of_parts(run: Run, X: Any, y: Any = None) -> Any:
         return X
     labels = list(run.directions)
     if not labels:
-        labels = [label for entity in ENTITIES for label in run.vocabulary(entity).labels]
+        labels = [label for of_entity in run.labels.values() for label in of_entity]
     if y is None:
         labels.append(run.columns.get("rating", "rating"))
-    array = X if isinstance(X, np.ndarray) else np.array(X, object)
+    array = X
+    if not isinstance(array, np.ndarray):
+        array = np.array(X, object)
     if array.ndim != 2 or array.shape[1] != len(labels):
         raise InputError(
             f"expected an array of shape (n, {len(labels)}): {', '.join(labels)}; found"
@@ -118,7 +123,7 @@ def pairs_of(columns: dict[str, Array], run: Run) -> Array:
     """
     parts = [part for entity in ENTITIES for part in of_parts(columns, entity)]
     if run.directions:
-        labels = [label for entity in ENTITIES for label in run.vocabulary(entity).labels]
+        labels = [label for of_entity in run.labels.values() for label in of_entity]
         part_of = dict(zip(labels, parts, strict=True))
         parts = [part_of[column] for column in run.directions]
     return np.column_stack([part.astype(object) for part in parts])
