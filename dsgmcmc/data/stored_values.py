@@ -38,7 +38,7 @@ def find_bad_cells(
         return None
     if int(indices.min()) < 0 or int(indices.max()) >= n_cols:
         return f"indices outside 0..{n_cols - 1}"
-    follows = np.greater
+    follows: np.ufunc = np.greater
     if may_recur:
         follows = np.greater_equal
     ascends = np.ones(len(indices) + 1, bool)  # the last one is for empty rows at the end

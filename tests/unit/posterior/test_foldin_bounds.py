@@ -109,7 +109,8 @@ def test_a_model_folds_in_bounds(tmp_path: Path, likelihood: str, scale: str) ->
         pd.DataFrame({"user": user, "item": items, "rating": text})
         for user, text in ((1001, "<2"), (1002, ">5"), (1003, "[3.9, 4.1]"), (3, "<1"))
     ]
-    new = model.fold_in(pd.concat(frames))
+    with pytest.warns(UserWarning, match="no weights, unlike those of the run"):
+        new = model.fold_in(pd.concat(frames))
     means = {
         user: new.predict([[user, item] for item in items]).mean() for user in (1001, 1002, 1003)
     }
