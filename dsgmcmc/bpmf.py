@@ -39,7 +39,7 @@ from dsgmcmc.posterior.matrix_target import TrainingData
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.runs.progress import in_notebook
 from dsgmcmc.settings import in_python
-from dsgmcmc.storage.files import Scratch
+from dsgmcmc.storage.files import Scratch, without_scratch
 from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.terminal import log, warn
 
@@ -57,17 +57,18 @@ ADMITTED: dict[str, tuple[Any, ...]] = {
 
 @contextmanager
 def _for_users() -> Iterator[None]:
-    """Context in which messages use Python names.
+    """Context in which messages use Python names, and not those of temporary files.
 
     An error that all processes raise together becomes an ordinary error.
     """
     with in_python():
         try:
             yield
-        except AgreedError as error:
-            if type(error) is not AgreedError:
+        except InputError as error:
+            text = without_scratch(str(error))
+            if type(error) is not AgreedError and text == str(error):
                 raise
-            raise InputError(str(error)) from error.__cause__
+            raise InputError(text) from error.__cause__
 
 
 @contextmanager
@@ -455,7 +456,7 @@ class BPMF(Estimator, FittedModel):
         from dsgmcmc.diagnostics.overview import run_warnings  # loads Numba's compiler
 
         for warning in run_warnings(self.run_.directory):
-            warn(warning, RunWarning)
+            warn(without_scratch(warning), RunWarning)
 
     def _training_data(self, X: Any, y: Any) -> TrainingData:
         """Return what `complete` has to know of the ratings."""

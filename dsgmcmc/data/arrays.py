@@ -299,6 +299,9 @@ def read_ratings(
         return found
     with advising_missing(InputError):
         ratings = read_numbers(columns["rating"], "ratings must be numbers")
+    if wide or scipy.sparse.issparse(X) or is_annotated(X):
+        _refuse_cells(~np.isfinite(ratings), columns)
+    with advising_missing(InputError):
         _refuse_rows(~np.isfinite(ratings), "rating")
     columns["rating"] = ratings
     rated = ~np.isin(ratings.astype(np.float32), missing.codes)
@@ -526,6 +529,19 @@ def _refuse_rows(bad: Mask, what: str, fault: str = "missing, NaN or infinite") 
             shown.append("...")
         found = f"{len(rows):,} {what}s are {fault}: rows {', '.join(shown)}"
     raise MissingValuesError(f"{found} (the first is row 0)")
+
+
+def _refuse_cells(bad: Mask, columns: Mapping[str, Array]) -> None:
+    """Raise InputError if cells of a matrix, by user and item, are `bad`."""
+    cells = np.flatnonzero(bad)
+    if not len(cells):
+        return
+    found = [f"user {columns['user'][k]}, item {columns['item'][k]}" for k in cells[:5].tolist()]
+    if len(cells) > 5:
+        found.append("...")
+    raise InputError(
+        f"{len(cells):,} cell(s) of the matrix are NaN or infinite: {'; '.join(found)}"
+    )
 
 
 def read_pairs(

@@ -176,6 +176,28 @@ def expand_parts(columns: Columns, names: Sequence[str] | None) -> dict[str, str
     return expanded
 
 
+def _expand(heading: Heading, columns: Columns) -> dict[str, str]:
+    """Return a column for each part as `expand_parts` does.
+
+    Raises InputError if there is no column of the context, and names those that may be it.
+    """
+    expanded = expand_parts(columns, heading.names)
+    if CONTEXT not in columns or heading.names is None:
+        return expanded
+    context = expanded[part_role("item", 1)]
+    if context in heading.names or context.isdecimal():
+        return expanded
+    others = [name for name in heading.names if name not in expanded.values()]
+    others = [name for name in others if all(find_column([name], role) is None for role in ROLES)]
+    if others:
+        choices = f"the context may be {shortened(others)}"
+    else:
+        choices = "a context needs a column beside those of users, items and ratings"
+    raise InputError(
+        f"{heading.where} has {heading}, but no column {context[:60]!r} for the context; {choices}"
+    )
+
+
 def _refuse_four_directions(context: Sequence[str], expanded: Mapping[str, str]) -> None:
     """Raise InputError if user, item and context are more than three columns."""
     users = of_parts(expanded, "user") or ["U"]
@@ -227,7 +249,7 @@ def locate(
     no column, or several with the same usual name, or if two required roles have the same column.
     Each part of a name counts as a role (`dsgmcmc.data.parts`).
     """
-    expanded = expand_parts(columns, heading.names)
+    expanded = _expand(heading, columns)
     return _locate(heading, expanded, roles, advice=advice, optional=optional)
 
 
@@ -402,7 +424,7 @@ def assign_columns(heading: Heading, columns: Columns, *, timed: bool) -> dict[s
     Without a column of ratings, they are clicks (`_has_clicks`). The timestamp is optional unless
     the table is `timed`.
     """
-    return _assign(heading, expand_parts(columns, heading.names), timed=timed)
+    return _assign(heading, _expand(heading, columns), timed=timed)
 
 
 def _assign(heading: Heading, columns: dict[str, str], *, timed: bool) -> dict[str, int]:

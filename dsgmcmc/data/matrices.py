@@ -262,10 +262,22 @@ def _floats(column: Array, rule: str) -> Float64:
     with refusing(rule, TypeError, ValueError):
         if column.dtype.kind in "cmM":
             raise TypeError(f"found {column.dtype}")
-        for value in column if column.dtype.kind in "OU" else ():
-            if isinstance(value, str) and not is_number(value):
-                raise ValueError(f"found {str(value)!r}")
+        if column.dtype.kind in "OU":
+            for row, value in enumerate(column):
+                _refuse_other(row, value)
         return column.astype(np.float64)
+
+
+def _refuse_other(row: int, value: Any) -> None:
+    """Raise ValueError if a value, in a row from 0, is no number."""
+    if isinstance(value, str):
+        is_other = not is_number(value)
+    elif isinstance(value, np.generic):  # dates and complex numbers of NumPy have __float__, too
+        is_other = value.dtype.kind not in "iufb"
+    else:
+        is_other = not hasattr(value, "__float__") and not is_missing(value)
+    if is_other:
+        raise ValueError(f"row {row} has {str(value)[:60]!r} (the first is row 0)")
 
 
 # ---------------------------------------------------------------------------------- filled matrices

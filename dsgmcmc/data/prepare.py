@@ -253,13 +253,9 @@ class RawRatings(NamedTuple):
 
 
 class Findings(NamedTuple):
-    """What `Ingest.examine` finds: values that mean "not rated", and doubts about columns.
-
-    `item_levels` says which items have fewer levels than others.
-    """
+    """What `Ingest.examine` finds: values that mean "not rated", and doubts about columns."""
 
     codes: Codes
-    item_levels: str
     doubts: list[str]
 
 
@@ -328,19 +324,22 @@ class Ingest:
         holes = self.hold_out_as_missing(raw, entities, repeated)
         test_condition = self.split(raw, repeated)
         ordered = self.sort(raw, entities, test_condition, repeated)
+        item_levels = values.describe_item_levels(
+            self.db, findings.codes.values, transposed=entities.transposed
+        )
         attributes = self.write(
             raw,
             entities,
             encoded,
             ordered,
             repeated=repeated,
-            item_levels=bool(findings.item_levels),
+            item_levels=bool(item_levels),
         )
         columns, others = self._describe(raw.tables)
         doubts = list(findings.doubts)
-        if findings.item_levels:
+        if item_levels:
             doubts.append(
-                f"{findings.item_levels}: by default every item has its own levels"
+                f"{item_levels}: by default every item has its own levels"
                 f" ({named('likelihood')} ordinal-logit, {named('thresholds')} item); other"
                 " likelihoods predict beyond them"
             )
@@ -514,8 +513,7 @@ class Ingest:
             values.find_far_ratings(self.db, codes.values),
         ]
         doubts += find_doubts(entities.sizes, n=n, first=first, low=low, high=high)
-        item_levels = values.describe_item_levels(self.db, codes.values)
-        return Findings(codes, item_levels, [doubt for doubt in doubts if doubt])
+        return Findings(codes, [doubt for doubt in doubts if doubt])
 
     def encode(
         self, described: Mapping[str, DescriptionTable], entities: Entities

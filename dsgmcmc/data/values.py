@@ -95,46 +95,58 @@ def find_far_ratings(db: Session, codes: Sequence[float]) -> str:
 
 
 class _ItemLevels(NamedTuple):
-    """Numbers of ratings of items (I, R) at levels (R,)."""
+    """Numbers of ratings of items (I, R) at levels (R,), by number of the item; and of which."""
 
     items: Array
     levels: Array
     counts: Array
+    where: str
 
 
-def describe_item_levels(db: Session, codes: Sequence[float]) -> str:
-    """Say which items have fewer levels than others in the table ``raw``.
+def describe_item_levels(db: Session, codes: Sequence[float], *, transposed: bool) -> str:
+    """Say which items have fewer levels than others in the training ratings of ``sorted``.
 
-    Returns an empty text if few have, or ratings are no levels; `codes` are none.
+    Returns an empty text if few have, or ratings are no levels; `codes` are none. The rows of the
+    table are items if it is `transposed`.
     """
-    found = _count_levels(db, codes)
+    found = _count_levels(db, codes, item="row" if transposed else "col")
     if found is None:
         return ""
     has = levels_of_items(found.counts)
     if not items_differ(has):
         return ""
-    lacking = ~has.all(axis=1)
-    names = [split_name(str(name)) for name in found.items[lacking]]
-    first = has[np.flatnonzero(lacking)[0]]
+    id_of = dict(db.execute("SELECT k, id::VARCHAR FROM items").fetchall())
+    lacking = {
+        split_name(id_of[found.items[row]]): row
+        for row in np.flatnonzero(~has.all(axis=1)).tolist()
+    }
+    names = sorted(lacking)
+    first = has[lacking[names[0]]]
     some = ", ".join(f"{level:g}" for level in found.levels[first])
     return (
-        f"{len(names):,} of {len(found.items):,} items have other levels than the rest"
-        f" ({shortened(names)}), as {names[0]} has {some}"
+        f"in {found.where} {len(names):,} of {len(found.items):,} items have other levels than the"
+        f" rest ({shortened(names)}), as {names[0]} has {some}"
     )
 
 
-def _count_levels(db: Session, codes: Sequence[float]) -> _ItemLevels | None:
-    """Count a sample of the ratings by item and level; None if there are more than 25 levels."""
-    step = 1 + scalar(db, "SELECT count(*) FROM raw") // _SHOWING_LEVELS
-    others = "".join(f" AND rating != {code!r}" for code in codes)
-    sample = f"FROM raw WHERE hash(rowid) % {step} = 0{others}"
-    if scalar(db, f"SELECT approx_count_distinct(rating) {sample}") > 2 * _MOST_LEVELS:
+def _count_levels(db: Session, codes: Sequence[float], *, item: str) -> _ItemLevels | None:
+    """Count training ratings, or a sample of them, by item and level.
+
+    `item` is the column with the numbers of items. Returns None if there are more than 25 levels.
+    """
+    step = 1 + scalar(db, "SELECT count(*) FROM sorted WHERE NOT test") // _SHOWING_LEVELS
+    others = "".join(f" AND value != {code!r}::FLOAT" for code in codes)
+    sample = f"FROM sorted WHERE NOT test AND hash(rowid) % {step} = 0{others}"
+    if scalar(db, f"SELECT approx_count_distinct(value) {sample}") > 2 * _MOST_LEVELS:
         return None
-    cells = db.execute(f"SELECT item_id, rating, count(*) AS n {sample} GROUP BY ALL").fetchnumpy()
-    levels, column = np.unique(cells["rating"], return_inverse=True)
+    cells = db.execute(
+        f"SELECT {item} AS item, value, count(*) AS n {sample} GROUP BY ALL"
+    ).fetchnumpy()
+    levels, column = np.unique(cells["value"], return_inverse=True)
     if not 2 < len(levels) <= _MOST_LEVELS:
         return None
-    items, row = np.unique(cells["item_id"].astype(str), return_inverse=True)
+    items, row = np.unique(cells["item"], return_inverse=True)
     counts = np.zeros((len(items), len(levels)))
     counts[row, column] = cells["n"]
-    return _ItemLevels(items, levels, counts)
+    where = "the training ratings" if step == 1 else "a sample of the training ratings"
+    return _ItemLevels(items, levels, counts, where)

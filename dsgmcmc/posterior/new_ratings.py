@@ -147,7 +147,7 @@ def read_new(run: Run, X: Any, y: Any, form: InputForm) -> RatingArrays:
         return read
     if not float(run.facts["minimum"]) == float(run.facts["maximum"]) == 1:
         raise InputError(
-            f"these are pairs without ratings, but {run.path} has ratings: name their column,"
+            "these are pairs without ratings, unlike those of the run: name the column of ratings,"
             f" {named('columns')} rating=NAME, or give y"
         )
     clicks = np.ones(len(read.columns["user"]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import shutil
 import stat
@@ -109,6 +110,15 @@ def read_toml(path: Path) -> dict[str, Any]:
         return tomllib.loads(data.decode())
 
 
+_SCRATCH = "dsgmcmc-"
+
+
+def without_scratch(text: str) -> str:
+    """Return a message about ratings in memory, X, without the temporary file that has them."""
+    folder = re.escape(str(Path(tempfile.gettempdir()) / _SCRATCH))
+    return re.sub(rf"{folder}\w+/(ratings|other)[.]h5", "X", text)
+
+
 class Scratch:
     """A temporary folder that is removed with this object or at the end of the process.
 
@@ -119,5 +129,5 @@ class Scratch:
     """
 
     def __init__(self) -> None:
-        self.path = Path(tempfile.mkdtemp(prefix="dsgmcmc-"))
+        self.path = Path(tempfile.mkdtemp(prefix=_SCRATCH))
         weakref.finalize(self, remove_folder, self.path)

@@ -403,7 +403,7 @@ SOME = [[u, i, u + i] for u in range(9) for i in range(9)]
         (lambda _: BPMF().fit("nowhere.h5"), "does not exist"),
         (
             lambda _: BPMF().fit([[1, 1], [2, 2]], ["1_0", "2"]),
-            "ratings must be numbers: found '1_0'",
+            "ratings must be numbers: row 0 has '1_0'",
         ),
         (lambda _: BPMF().fit([[1, 1], [2, 2]], [20000001, 20000003]), "subtract 20000002"),
         (

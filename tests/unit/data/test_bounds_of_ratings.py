@@ -188,3 +188,12 @@ def test_equal_bounds_are_no_step_of_exact_ratings(tmp_path):
     facts = json.loads(typed("info", tmp_path / "out.h5", "--json").expect(0).out)
     assert facts["resolution"] is None
     assert facts["bounded"] + facts["bounded_test"] == 50
+
+
+def test_python_names_no_temporary_file():
+    """What is wrong with ratings in memory is said of X, and not of the file that they became."""
+    frame = pd.DataFrame({"user": [1, 1, 2, 2], "item": [1, 2, 1, 2]})
+    frame["rating"] = ["<0.1", "2.5", "3.5", "4.25"]
+    for method in ("fit", "compare"):
+        with pytest.raises(InputError, match=r"^X has ratings that are known to lie within bounds"):
+            getattr(BPMF(1, sampler="sgld", iterations=4), method)(frame)

@@ -151,7 +151,7 @@ def test_words_among_numbers_are_refused(tmp_path):
     with pytest.raises(InputError, match="line 82: the rating is missing or not a number"):
         prepare(tmp_path, "user,item,rating\n" + "\n".join([*words, "9,9,maybe"]) + "\n")
     frame = pd.DataFrame({"user": [1, 2, 3], "item": [1, 2, 1], "rating": [1, 2, "yes"]})
-    with pytest.raises(InputError, match="ratings must be numbers: found 'yes'"):
+    with pytest.raises(InputError, match=r"ratings must be numbers: row 2 has 'yes'"):
         BPMF().fit(frame)
 
 
@@ -160,7 +160,7 @@ def test_python_says_how_to_leave_out_rows():
     frame = pd.DataFrame({"user": [1, 1, 2, 2], "item": [1, 2, 1, 2], "rating": [1.0, 2, 3, 4]})
     ratings = frame["rating"].astype(object)
     faults = {
-        "ratings must be numbers: found 'NULL'": frame.assign(rating=[*ratings[:3], "NULL"]),
+        "ratings must be numbers: row 3 has 'NULL'": frame.assign(rating=[*ratings[:3], "NULL"]),
         "one rating is missing, NaN or infinite: row 3": frame.assign(rating=[*ratings[:3], None]),
         "one user name is missing, NaN or infinite: row 0": frame.assign(user=[None, 1, 2, 2]),
     }

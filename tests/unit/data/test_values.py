@@ -6,9 +6,13 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.sparse import csr_matrix
 from support import typed
 
 from dsgmcmc import BPMF
+from dsgmcmc.data.item_levels import levels_of_items
+from dsgmcmc.data.ratings import Ratings
+from dsgmcmc.errors import InputError
 
 RNG = np.random.default_rng(5)
 SHORT = {"rank": 1, "iterations": 4, "burn_in": 2, "options": {"grid": 1}}
@@ -122,3 +126,60 @@ def test_items_that_lack_a_level_by_chance_are_not_said(tmp_path):
         table.to_csv(tmp_path / "m.csv", index=False)
         command = ("prepare", tmp_path / "m.csv", tmp_path / "o.h5", "--matrix", "--force")
         assert "other levels" not in typed(*command).expect(0).err, name
+
+
+def test_the_levels_of_items_are_those_of_training_ratings(tmp_path):
+    """The model, which has the training ratings, gives as many items levels of their own."""
+    frame = answers([3, 3, 3, 3, 1, 1, 1, 1]).rename_axis("user").reset_index()
+    long = frame.melt("user", var_name="item", value_name="rating")
+    is_test = (long["item"] == "q0") & (long.rating > 1)  # in the training ratings q0 has 0 and 1
+    long[~is_test].to_csv(tmp_path / "r.csv", index=False)
+    long[is_test].to_csv(tmp_path / "test.csv", index=False)
+    command = ("prepare", tmp_path / "r.csv", tmp_path / "o.h5", "--test", tmp_path / "test.csv")
+    done = typed(*command).expect(0)
+    said = (
+        "in the training ratings 5 of 8 items have other levels than the rest (q0, q4, q5, q6, q7)"
+    )
+    assert said in " ".join(done.err.split())
+    with Ratings(tmp_path / "o.h5") as ratings:
+        slab = ratings.slab("train", 0, ratings.n_rows)
+        items = slab.rows if ratings.orientation.transposed else slab.indices
+        counts = np.zeros((8, 4), int)
+        np.add.at(counts, (items, slab.values.astype(int)), 1)
+        assert np.count_nonzero(~levels_of_items(counts).all(axis=1)) == 5
+
+
+@pytest.mark.parametrize("wrong", ["oops", "1_0", [1], np.datetime64("2021-03-01")])
+def test_a_cell_that_is_no_number_is_named(wrong):
+    """Row, column and value, in a data frame, an array and a column of ratings."""
+    frame = pd.DataFrame(RNG.normal(size=(30, 8)), columns=list("abcdefgh")).astype(object)
+    frame.at[5, "d"] = wrong
+    shown = str(wrong).replace("[", r"\[").replace("]", r"\]")
+    with pytest.raises(
+        InputError, match=rf"its column d: row 5 has '{shown}' \(the first is row 0"
+    ):
+        BPMF(**SHORT, matrix=True).fit(frame)
+    with pytest.raises(InputError, match=f"its column 3: row 5 has '{shown}'"):
+        BPMF(**SHORT, matrix=True).fit(frame.to_numpy())
+    ratings = list(STARS[:40])
+    ratings[7] = wrong
+    table = long(STARS)[:40].assign(rating=pd.Series(ratings, dtype=object))
+    with pytest.raises(InputError, match=f"ratings must be numbers: row 7 has '{shown}'"):
+        BPMF(**SHORT).fit(table)
+
+
+@pytest.mark.parametrize("form", ["frame", "array", "sparse"])
+def test_an_infinite_cell_is_named(form):
+    """By its user and its item, not by its place among all filled cells."""
+    values = RNG.normal(size=(30, 8))
+    values[0, :4] = np.nan
+    values[5, 3] = np.inf
+    frame = pd.DataFrame(values, columns=list("abcdefgh"))
+    given = {
+        "frame": frame,
+        "array": values,
+        "sparse": csr_matrix(np.nan_to_num(values, posinf=np.inf)),
+    }
+    name = "d" if form == "frame" else 3
+    with pytest.raises(InputError, match=rf"1 cell\(s\) of the matrix .*: user 5, item {name}$"):
+        BPMF(**SHORT).fit(given[form])

@@ -87,6 +87,21 @@ def test_the_arrangement_follows_the_holes(sampled):
         assert arrangement_of(ratings).name == chosen.arrangement
 
 
+def test_a_context_that_is_no_column_is_named_with_those_that_may_be(tmp_path):
+    """It is called a context, not an item, in Python and by the command."""
+    frame = table("cells").drop(columns="hidden").rename(columns={"place": "user", "hour": "item"})
+    frame.to_csv(tmp_path / "r.csv", index=False)
+    found = "no column 'nope' for the context; the context may be day"
+    columns = "user=user,item=item,rating=number,context=nope"
+    result = typed("prepare", tmp_path / "r.csv", tmp_path / "x.h5", "--columns", columns)
+    assert result.code == 2
+    assert f"{found}\n" in result.err
+    with pytest.raises(InputError, match=found):
+        BPMF(context="nope", user="user", item="item").fit(frame)
+    with pytest.raises(InputError, match="a context needs a column beside those of users"):
+        BPMF(context="nope").fit(frame.drop(columns="day").rename(columns={"number": "rating"}))
+
+
 def test_arrays_of_new_ratings_have_the_directions_of_the_table(sampled):
     """An array has users, items, context and ratings; a data frame has columns in any order."""
     model = BPMF.load(sampled / "run")
