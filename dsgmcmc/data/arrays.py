@@ -29,7 +29,7 @@ from dsgmcmc.data.columns import (
     refuse_rounded,
     shortened,
 )
-from dsgmcmc.data.frames import as_frame, plain_values
+from dsgmcmc.data.frames import as_frame, plain_values, unmasked
 from dsgmcmc.data.labelled import Choice
 from dsgmcmc.data.matrices import (
     are_cells,
@@ -38,6 +38,7 @@ from dsgmcmc.data.matrices import (
     is_missing,
     read_matrix,
     read_numbers,
+    refuse_infinite,
 )
 from dsgmcmc.data.objects import (
     cells_of,
@@ -300,7 +301,7 @@ def read_ratings(
     with advising_missing(InputError):
         ratings = read_numbers(columns["rating"], "ratings must be numbers")
     if wide or scipy.sparse.issparse(X) or is_annotated(X):
-        _refuse_cells(~np.isfinite(ratings), columns)
+        refuse_infinite(~np.isfinite(ratings), columns)
     with advising_missing(InputError):
         _refuse_rows(~np.isfinite(ratings), "rating")
     columns["rating"] = ratings
@@ -414,7 +415,7 @@ def _read_long(X: Any, y: Any, columns: Columns, *, timed: bool, ordered: bool) 
     found = _columns(X, roles, columns, optional)
     if y is not None:
         n = len(found.columns["user"])
-        ratings = np.asarray(y)
+        ratings = np.asarray(unmasked(y))
         if ratings.shape != (n,):
             raise InputError(f"there are {n} pairs, but the ratings have the shape {ratings.shape}")
         found.columns["rating"] = ratings
@@ -529,19 +530,6 @@ def _refuse_rows(bad: Mask, what: str, fault: str = "missing, NaN or infinite") 
             shown.append("...")
         found = f"{len(rows):,} {what}s are {fault}: rows {', '.join(shown)}"
     raise MissingValuesError(f"{found} (the first is row 0)")
-
-
-def _refuse_cells(bad: Mask, columns: Mapping[str, Array]) -> None:
-    """Raise InputError if cells of a matrix, by user and item, are `bad`."""
-    cells = np.flatnonzero(bad)
-    if not len(cells):
-        return
-    found = [f"user {columns['user'][k]}, item {columns['item'][k]}" for k in cells[:5].tolist()]
-    if len(cells) > 5:
-        found.append("...")
-    raise InputError(
-        f"{len(cells):,} cell(s) of the matrix are NaN or infinite: {'; '.join(found)}"
-    )
 
 
 def read_pairs(
@@ -715,10 +703,9 @@ def ratings_source(
     found = read_ratings(X, y, form, timed=timed, ordered=True)
     file = TableFile.of_arrays(Path("ratings"), found.columns)
     names = [found.labels.get(role, role) for role in found.columns]
-    positions = {role: k for k, role in enumerate(found.columns)}
     return RatingsTable(
         file._replace(names=names),
-        positions,
+        {role: k for k, role in enumerate(found.columns)},
         about=found.about,
         left_out=found.left_out,
         unrated=found.unrated,

@@ -20,7 +20,7 @@ from dsgmcmc.data.columns import (
 )
 from dsgmcmc.data.descriptions import Description, described_by_names, is_of_names
 from dsgmcmc.data.encoding import Kind
-from dsgmcmc.data.frames import as_frame, plain_values
+from dsgmcmc.data.frames import as_frame, plain_values, unmasked
 from dsgmcmc.data.matrices import is_missing
 from dsgmcmc.data.tables import TableFile, is_number
 from dsgmcmc.errors import InputError, refusing
@@ -125,7 +125,7 @@ def sparse_matrix(matrix: Any) -> Any:
 
 def _named_matrix(entity: str, names: Any, matrix: Any) -> FeatureColumns:
     """Return names and the columns of an array (n, F)."""
-    values = np.asarray(matrix)
+    values = np.asarray(unmasked(matrix))
     if values.ndim != 2 or len(values) != len(names):
         raise InputError(
             f"{entity}_features: expected n names and a matrix (n, F), but found {len(names)} and"

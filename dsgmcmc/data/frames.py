@@ -37,7 +37,7 @@ class Frame:
 def as_frame(table: Any) -> Any:
     """Return a table of Arrow, DuckDB or xarray, or a lazy frame, as a data frame.
 
-    Others are returned unchanged.
+    Masked arrays become arrays with missing values. Others are returned unchanged.
 
     A single column, such as a Series of pandas or polars, is no table.
 
@@ -47,6 +47,7 @@ def as_frame(table: Any) -> Any:
         return table.collect()  # a LazyFrame of polars
     if is_data_array(table):
         return _frame_of_data_array(table)
+    table = unmasked(table)
     is_table = any(hasattr(table, name) for name in ("columns", "column_names", "schema"))
     if not hasattr(table, "__arrow_c_stream__") or not is_table:
         return table
@@ -63,6 +64,20 @@ def as_frame(table: Any) -> Any:
     arrow = table if _is_arrow(table) else pyarrow.table(table)
     names = [str(name) for name in arrow.column_names]
     return Frame({name: _as_array(arrow.column(k)) for k, name in enumerate(names)})
+
+
+def unmasked(array: Any) -> Any:
+    """Return a masked array with NaN, or None among texts, in place of what it masks."""
+    if not isinstance(array, np.ma.MaskedArray):
+        return array
+    if not np.ma.is_masked(array):
+        return np.asarray(array.data)
+    mask = np.ma.getmaskarray(array)
+    if array.dtype.kind in "iufb":
+        return np.where(mask, np.nan, array.data.astype(np.float64))
+    values = array.data.astype(object)
+    values[mask] = None
+    return values
 
 
 def is_data_array(X: Any) -> bool:

@@ -7,7 +7,7 @@ known cells of the matrix that was read.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -278,6 +278,19 @@ def _refuse_other(row: int, value: Any) -> None:
         is_other = not hasattr(value, "__float__") and not is_missing(value)
     if is_other:
         raise ValueError(f"row {row} has {str(value)[:60]!r} (the first is row 0)")
+
+
+def refuse_infinite(bad: Mask, columns: Mapping[str, Array]) -> None:
+    """Raise InputError if cells of a matrix, by user and item, are `bad`."""
+    cells = np.flatnonzero(bad)
+    if not len(cells):
+        return
+    found = [f"user {columns['user'][k]}, item {columns['item'][k]}" for k in cells[:5].tolist()]
+    if len(cells) > 5:
+        found.append("...")
+    raise InputError(
+        f"{len(cells):,} cell(s) of the matrix are NaN or infinite: {'; '.join(found)}"
+    )
 
 
 # ---------------------------------------------------------------------------------- filled matrices

@@ -12,6 +12,7 @@ import numpy as np
 
 from dsgmcmc.data.arrays import InputForm, Table, frame_like, list_names, read_pairs
 from dsgmcmc.data.columns import Columns
+from dsgmcmc.data.frames import unmasked
 from dsgmcmc.errors import InputError, not_fitted, retry_if_gone, writing
 from dsgmcmc.model.predictive.base import Prediction, known_by_bounds
 from dsgmcmc.posterior.cells import CellCompletion
@@ -375,7 +376,7 @@ class FittedModel:
             if not len(y):
                 raise InputError("no rating is exact: R^2 needs exact ratings; see evaluate")
             X = pairs_of(rated.columns, run)
-        truth = np.asarray(y, np.float64)
+        truth = np.asarray(unmasked(y), np.float64)
         residual = float(((truth - self.predict(X)) ** 2).sum())
         total = float(((truth - truth.mean()) ** 2).sum())
         if total == 0:  # all ratings are equal

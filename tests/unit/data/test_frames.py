@@ -9,7 +9,7 @@ import pytest
 from ingest_cases import everything, features_of
 
 from dsgmcmc import BPMF
-from dsgmcmc.data.arrays import InputForm, list_names, ratings_source, read_pairs
+from dsgmcmc.data.arrays import InputForm, list_names, ratings_source, read_pairs, read_ratings
 from dsgmcmc.data.feature_arrays import read_features
 from dsgmcmc.data.prepare import prepare_ratings
 from dsgmcmc.errors import InputError
@@ -85,3 +85,25 @@ def test_without_pyarrow_another_form_is_asked_for(monkeypatch):
 def test_a_column_of_another_library_is_a_list_of_names():
     """A Series has Arrow's protocol, too, and is no table."""
     assert list_names(pd.Series([BIG, 2]), "user") == [BIG, 2]
+
+
+def test_masked_cells_are_not_rated():
+    """A mask hides cells of a matrix, or a rating, in its row or apart."""
+    rng = np.random.default_rng(3)
+    values = rng.integers(1, 6, (9, 6))
+    mask = rng.random(values.shape) < 0.3
+    read = read_ratings(np.ma.masked_array(values, mask))
+    assert len(read.columns["rating"]) == np.count_nonzero(~mask)
+    expected = np.where(mask, np.nan, values)
+    np.testing.assert_array_equal(read.columns["rating"], expected[~np.isnan(expected)])
+    texts = np.ma.masked_array(values.astype(str).astype(object), mask)
+    read = read_ratings(texts, None, InputForm(matrix=True))
+    assert len(read.columns["rating"]) == np.count_nonzero(~mask)
+    pairs = np.array([[1, 1], [1, 2], [2, 1], [2, 2]])
+    ratings = np.ma.masked_array([1.0, 2.0, 3.0, 4.0], [0, 0, 1, 0])
+    rows = np.ma.column_stack([pairs, ratings])
+    for given in ((pairs, ratings), (rows,)):
+        with pytest.raises(InputError, match=r"one rating is missing.*: row 2"):
+            read_ratings(*given)
+    whole = np.ma.masked_array(np.column_stack([pairs, [1, 2, 3, 4]]))
+    assert read_ratings(whole).columns["rating"].tolist() == [1, 2, 3, 4]
