@@ -132,18 +132,30 @@ class Likelihood(Law):
     def log_likelihood_at(
         cls, x: Float64, eta: Float64, scale: Float64, parameters: Array | None
     ) -> Float64:
-        shape: Sequence[Any] | Array = () if parameters is None else parameters
-        variance = np.asarray(cls.variance(eta, 1 / np.asarray(scale), *shape), np.float64)
-        return np.asarray(cls.log_density(x, cls.mean(eta, *shape), variance, *shape), np.float64)
+        mean, variance, shape = cls._moments_at(eta, scale, parameters)
+        return np.asarray(cls.log_density(x, mean, variance, *shape), np.float64)
 
     @classmethod
     @override
     def log_between_at(
         cls, bounds: Array, eta: Float64, scale: Float64, parameters: Array | None
     ) -> Float64:
-        shape: Sequence[Any] | Array = () if parameters is None else parameters
+        mean, variance, shape = cls._moments_at(eta, scale, parameters)
+        return cls._at_one_draw(mean, variance, shape).log_between(*bounds)
+
+    @classmethod
+    def _moments_at(
+        cls, eta: Float64, scale: Float64, parameters: Array | None
+    ) -> tuple[Array, Float64, Sequence[Any] | Array]:
+        """Means and variances of ratings given their predictors, (n,), and the draw's `shape`.
+
+        Arguments are those of `log_likelihood_at`.
+        """
+        shape: Sequence[Any] | Array = ()
+        if parameters is not None:
+            shape = parameters
         variance = np.asarray(cls.variance(eta, 1 / np.asarray(scale), *shape), np.float64)
-        return cls._at_one_draw(cls.mean(eta, *shape), variance, shape).log_between(*bounds)
+        return cls.mean(eta, *shape), variance, shape
 
     @classmethod
     def _at_one_draw(cls, mean: Array, variance: Array, shape: Sequence[Any] | Array) -> Mixture:
