@@ -5,11 +5,12 @@
     python tests/benchmarks/robust.py amounts.jsonl --shapes log-normal gamma --auto-seeds 10
     python tests/benchmarks/robust.py robust.jsonl --tables
 
-A cell is a shape of `tests/shapes.py`, a model, and a seed of the ratings, the split and the chain.
-Its ratings are prepared and sampled by the command, with `LENGTH`, and the run is opened in Python.
-Each cell adds a line to the file, and a cell that is in the file is not sampled again. So the
-script can be stopped and started again. It has one process for each usable core, which samples its
-part of the cells. With --tables nothing is sampled: the tables of the file are printed.
+A cell is a shape of `tests/shapes.py`, or a set of `tests/measured_sets.py` that `--shapes` names,
+a model, and a seed of the ratings, the split and the chain. Its ratings are prepared and sampled by
+the command, with `LENGTH`, and the run is opened in Python. Each cell adds a line to the file, and
+a cell that is in the file is not sampled again. So the script can be stopped and started again. It
+has one process for each usable core, which samples its part of the cells. With --tables nothing is
+sampled: the tables of the file are printed.
 
 A cell has failed if the command does not end with status 0, or the run cannot be opened. A
 likelihood that refuses the values (status 2) is left out. Numbers that are not finite are counted
@@ -34,6 +35,7 @@ from typing import Any
 
 import numpy as np
 from bench import arguments, markdown
+from measured_sets import SETS
 from shapes import SHAPES
 
 from dsgmcmc import open_run
@@ -49,6 +51,8 @@ from dsgmcmc.posterior.settings import PredictOptions
 from dsgmcmc.runs.candidate_scores import are_discrete, scores_of
 from dsgmcmc.storage.rundir import RunDirectory
 
+#: Functions of a seed that make ratings, by the names of shapes and of sets of measurements.
+MAKERS = {name: shape.make for name, shape in SHAPES.items()} | SETS
 LENGTH = ("--iterations", "400sweeps", "--max-walltime", "10min")
 
 #: Options of every model: normal noise, every other likelihood but that of clicks, and users'
@@ -229,7 +233,7 @@ def by_model(lines: Lines) -> str:
     for model in MODELS:
         runs = select(lines, model=model)
         done = select(runs, outcome="done")
-        gains = {name: estimate for name in SHAPES if (estimate := gain(select(runs, shape=name)))}
+        gains = {name: estimate for name in MAKERS if (estimate := gain(select(runs, shape=name)))}
         worse = ", ".join(name for name, estimate in gains.items() if is_worse(*estimate)) or "none"
         if all(math.isnan(error) for _, error in gains.values()):
             worse = "one seed does not tell"
@@ -254,7 +258,7 @@ def by_shape(lines: Lines) -> str:
     """Gain over biases only of every model on every shape."""
     models = [name for name in MODELS if select(lines, model=name)]
     rows = []
-    for name in SHAPES:
+    for name in MAKERS:
         if runs := select(lines, shape=name):
             rows.append((name, *(gain_cell(select(runs, model=model)) for model in models)))
     return markdown(("shape", *(f"`{model}`" for model in models)), rows)
@@ -266,7 +270,7 @@ def by_best(lines: Lines) -> str:
     """
     models = [name for name in MODELS if select(lines, model=name)]
     rows = []
-    for name in SHAPES:
+    for name in MAKERS:
         done = {model: select(lines, shape=name, model=model, outcome="done") for model in models}
         scores = {
             model: {line["seed"]: line["log_score"] for line in runs}
@@ -319,7 +323,7 @@ def main() -> None:
     """Sample cells that are not in the file, or print the tables of those that are."""
     parser = arguments(__doc__)
     parser.add_argument("file", type=Path, help="JSON, a line for each cell")
-    parser.add_argument("--shapes", nargs="+", choices=SHAPES, default=list(SHAPES))
+    parser.add_argument("--shapes", nargs="+", choices=MAKERS, default=list(SHAPES))
     parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
     parser.add_argument("--seeds", type=int, default=10, help="their number")
     parser.add_argument(
@@ -353,7 +357,7 @@ def main() -> None:
                 continue
             data = Path(folder) / f"{cell.shape} {cell.seed}.h5"
             if not data.exists():
-                SHAPES[cell.shape].make(cell.seed).prepare(data, cell.seed)
+                MAKERS[cell.shape](cell.seed).prepare(data, cell.seed)
             line = sample(cell, data, Path(folder) / "run")
             shutil.rmtree(Path(folder) / "run", ignore_errors=True)
             with options.file.open("a", encoding="utf-8") as file:
