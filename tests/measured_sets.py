@@ -71,7 +71,8 @@ def flows(seed: int) -> Ratings:
     importing = rng.normal(0, 0.7, n)
     distance = np.sqrt(np.square(place[:, None] - place).sum(axis=2)) + 0.3
     logs = (size + exporting)[:, None] + size + importing - 1.3 * np.log(distance)
-    value = np.exp(logs + 1.1 * rng.standard_t(4, (n, n)))
+    tails = np.clip(rng.standard_t(4, (n, n)), -10, 10)
+    value = np.exp(logs + 1.1 * tails)
     return cells(value, ~np.eye(n, dtype=bool) & (rng.random((n, n)) < 0.85))
 
 
