@@ -7,10 +7,9 @@ group instead samples all its chains in turn up to the next check of the accurac
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from time import perf_counter
-from typing import TypeVar
 
 from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.diagnostics.accuracy import (
@@ -27,8 +26,6 @@ from dsgmcmc.parallel.signals import Request
 from dsgmcmc.runs.chain import Chain
 from dsgmcmc.runs.control import Control
 from dsgmcmc.runs.progress import Progress
-
-T = TypeVar("T")
 
 
 class ChainGroup:
@@ -127,9 +124,8 @@ class ChainGroup:
         """Open, sample and save some chains. Collective."""
         chains: list[Chain] = []
         for number in numbers:
-            chain = self._attempt(partial(self._open_chain, number))
-            if chain is not None:
-                chains.append(chain)
+            with self._keeping_failure():
+                chains.append(self._open_chain(number))
                 self.control.chains = len(chains)
         try:
             if self.config.until:
@@ -138,7 +134,8 @@ class ChainGroup:
                 self._advance_all(chains, self.config.iterations, progress)
             for chain in chains:
                 if chain.iteration:
-                    self._attempt(chain.finish)
+                    with self._keeping_failure():
+                        chain.finish()
         finally:
             for chain in chains:
                 chain.close()
@@ -171,16 +168,14 @@ class ChainGroup:
         for chain in list(chains):
             if chain.iteration >= goal or self._stopped:
                 continue
-            succeeded = self._attempt(partial(self._advance, chain, goal, progress))
-            if not succeeded:
+            with self._keeping_failure():
+                self._advance(chain, goal, progress)
+            if self.failure is not None:
                 chains.remove(chain)
                 chain.close()
 
-    def _advance(self, chain: Chain, goal: int, progress: Progress) -> bool:
-        """Sample a chain up to iteration `goal`, unless the job is stopped. Collective.
-
-        Always returns True, so that the result of `_attempt` tells whether it succeeded.
-        """
+    def _advance(self, chain: Chain, goal: int, progress: Progress) -> None:
+        """Sample a chain up to iteration `goal`, unless the job is stopped. Collective."""
         if not self.sampled:
             self._make_first_sweep(chain, goal, progress)
         before = chain.sampled
@@ -189,7 +184,6 @@ class ChainGroup:
         made = chain.sampled - before
         self.sampled += made
         self.timed += made
-        return True
 
     def _make_first_sweep(self, chain: Chain, goal: int, progress: Progress) -> None:
         """Make the job's first sweep, which is not timed. Collective."""
@@ -200,19 +194,18 @@ class ChainGroup:
         self._begin_timing()
         chain.ring.phases.clear()
 
-    def _attempt(self, work: Callable[[], T]) -> T | None:
-        """Return the result of `work`, or None after an error of a chain. Collective.
+    @contextmanager
+    def _keeping_failure(self) -> Iterator[None]:
+        """Keep the first error of a chain, so that other groups continue. Collective.
 
-        The first error is kept, so that other groups continue; the job raises it at its end.
+        The job raises it at its end.
         """
-        result = None
         try:
-            result = work()
+            yield
         except (AgreedError, DivergenceError) as error:
             self.failure = self.failure or error
         # not after other errors, which end the job while other processes may be waiting
         self.control.finish()
-        return result
 
     def _measure_accuracy(self, chains: Sequence[Chain]) -> AccuracyCheck:
         """Measure the accuracy of all chains on process 0; return it on all processes. Collective.
