@@ -20,7 +20,7 @@ from typing_extensions import override
 
 from dsgmcmc.config.chain import section_of
 from dsgmcmc.config.run import RunConfig, nested
-from dsgmcmc.data.arrays import has_time_column, is_wide, library_of, ratings_source
+from dsgmcmc.data.arrays import has_time_column, is_wide, ratings_source
 from dsgmcmc.data.columns import CONTEXT, NO_COLUMN, Columns, parse_columns
 from dsgmcmc.data.descriptions import Description, describe
 from dsgmcmc.data.feature_arrays import read_features
@@ -29,6 +29,7 @@ from dsgmcmc.data.labelled import refuse_unstored, refuse_variable
 from dsgmcmc.data.objects import data_array_of, is_annotated, is_dataset
 from dsgmcmc.data.prepare import Summary, prepare_ratings
 from dsgmcmc.data.reading import DataReading
+from dsgmcmc.data.result_table import library_of
 from dsgmcmc.data.settings import Duplicates, PrepareSettings
 from dsgmcmc.errors import AgreedError, InputError, RunWarning, StoppedError
 from dsgmcmc.parallel.alone import Alone

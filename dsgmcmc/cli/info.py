@@ -102,6 +102,7 @@ def _describe_ratings(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     The labels are those of `prepare`.
     """
     from dsgmcmc.data.ratings import Ratings
+    from dsgmcmc.data.ratings_description import describe_ratings
     from dsgmcmc.data.ratings_format import SIDES
 
     sizes = ("n_rows", "n_cols", "nnz", "nnz_test")
@@ -126,7 +127,7 @@ def _describe_ratings(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
         facts["directions"] = None
         if ratings.open_directions is not None:
             facts["directions"] = list(ratings.open_directions.columns)
-        labelled: dict[str, Any] = {**ratings.describe()}
+        labelled: dict[str, Any] = {**describe_ratings(ratings)}
         if ratings.mean_weight is not None:
             labelled["weights"] = f"mean {ratings.mean_weight:.5g}"
         for side, stored in ratings.features.items():

@@ -100,9 +100,10 @@ def prepare(
 def _show(summary: Summary, settings: PrepareSettings) -> None:
     """Print a summary, and notes on standard error."""
     from dsgmcmc.data.ratings import Ratings
+    from dsgmcmc.data.ratings_description import describe_ratings
 
     with Ratings(summary.path) as written:
-        facts: dict[str, str | list[str]] = {**written.describe()}
+        facts: dict[str, str | list[str]] = {**describe_ratings(written)}
     if summary.missing:
         facts["left out"] = _left_out(summary.missing, settings.missing)
     for entity, features in summary.features.items():

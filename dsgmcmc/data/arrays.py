@@ -1,16 +1,14 @@
-"""Reads ratings, pairs, names and features from matrices, data frames and arrays; holds results."""
+"""Reads ratings, pairs, names and features from matrices, data frames and arrays."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence, Set
-from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from typing_extensions import override
 
 from dsgmcmc.data.bounds import MemoryBounds, read_text_bounds
 from dsgmcmc.data.columns import (
@@ -59,63 +57,7 @@ from dsgmcmc.types import Array, Mask
 _MATRIX_ADVICE = (
     "; if it has a row for each user and a column for each item, give BPMF(matrix=True)"
 )
-_PRINTED = 10  # rows of a table that are printed, or looked at
-
-
-class Table(dict[str, Array]):
-    """Columns of a table by name, as NumPy arrays with one value per row."""
-
-    def to_pandas(self) -> Any:
-        """Return a pandas.DataFrame."""
-        return self.frame_of("pandas")
-
-    def to_polars(self) -> Any:
-        """Return a polars.DataFrame."""
-        return self.frame_of("polars")
-
-    def frame_of(self, library: str) -> Any:
-        """Return a data frame of a library whose ``DataFrame`` takes columns by name."""
-        columns = {
-            name: column.tolist() if column.dtype == object else column
-            for name, column in self.items()
-        }
-        return import_module(library).DataFrame(columns)
-
-    @override
-    def __repr__(self) -> str:
-        length = len(next(iter(self.values()), ()))
-        cells = [list(self)]
-        for k in range(min(length, _PRINTED)):
-            cells.append([_format_cell(column[k]) for column in self.values()])
-        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-        lines = [
-            "  ".join(text.rjust(width) for text, width in zip(row, widths, strict=True))
-            for row in cells
-        ]
-        if length > _PRINTED:
-            lines.append("...")
-        lines.append(f"[{length:,} rows x {len(self)} columns]")
-        return "\n".join(lines)
-
-
-def _format_cell(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, np.floating) else str(value)
-
-
-def frame_like(example: Any, table: Table) -> Any:
-    """Return the table as a data frame of the library of `example`, if the library has any."""
-    library = library_of(example)
-    if library is not None:
-        return table.frame_of(library)
-    return table
-
-
-def library_of(example: Any) -> str | None:
-    """Return the name of the library of a data frame, or of a column of one; None for others."""
-    library = type(example).__module__.partition(".")[0]
-    if hasattr(import_module(library), "DataFrame"):
-        return library
-    return None
+_SAMPLE = 10  # rows of a data frame whose cells are looked at
 
 
 def list_names(names: Any, role: str, parts: Sequence[str] = ()) -> list[Any]:
@@ -639,7 +581,7 @@ def _frame_columns(
 
 def _first_rows(X: Any) -> list[list[str]]:
     """Return the first rows of a data frame as text."""
-    columns = [np.asarray(X[label])[:_PRINTED] for label in X.columns]
+    columns = [np.asarray(X[label])[:_SAMPLE] for label in X.columns]
     cells = [["" if is_missing(value) else str(value) for value in column] for column in columns]
     return [list(row) for row in zip(*cells, strict=True)]
 

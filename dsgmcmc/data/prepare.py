@@ -32,6 +32,7 @@ from dsgmcmc.data.merging import Merging, Repeated, merge_ratings
 from dsgmcmc.data.name_features import describe_names
 from dsgmcmc.data.part_features import encode_parts, joined_features, joined_reports
 from dsgmcmc.data.ratings import Ratings
+from dsgmcmc.data.ratings_description import doubts_about_test
 from dsgmcmc.data.ratings_format import Directions, Features
 from dsgmcmc.data.ratings_writer import Origin, write_slabs
 from dsgmcmc.data.read import LoadedTable, RatingsTable
@@ -344,7 +345,7 @@ class Ingest:
                 " likelihoods predict beyond them"
             )
         with Ratings(self.out) as written:
-            doubts += written.doubts()
+            doubts += doubts_about_test(written)
         doubts += raw.notes
         if repeated.removed and self.settings.duplicates in ("first", "last"):
             doubts += read.find_untimed(raw.tables, raw.loaded)

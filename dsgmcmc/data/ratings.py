@@ -14,7 +14,7 @@ import errno
 import math
 import os
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, suppress
 from functools import cached_property
 from pathlib import Path
@@ -63,19 +63,6 @@ from dsgmcmc.types import Array, Factor, Float32, Float64, Int32, Int64, UInt8
 
 _PIECE = 1_000_000  # entries in memory at a time when a whole file is read
 _MAKE_ONE = "make a ratings file with `dsgmcmc prepare`"
-
-
-def describe_untrained(counts: Mapping[str, int]) -> str:
-    """Say how many test ratings have a user, or an item, without training ratings; "" if none has.
-
-    `counts` has these numbers for "user" and "item".
-    """
-    if not any(counts.values()):
-        return ""
-    return (
-        f"the users of {counts['user']:,} and the items of {counts['item']:,} have no training"
-        " ratings"
-    )
 
 
 def _entries(indptr: Int64, start: int, stop: int) -> tuple[int, int]:
@@ -296,67 +283,12 @@ class Ratings(AbstractContextManager["Ratings"]):
         row_entity, column_entity = self.entities
         return {row_entity: by_row, column_entity: by_column}
 
-    def describe(self) -> dict[str, str]:
-        """Describe the sizes and the scale, by labels for people."""
-        users, items = self.orientation.users_and_items(self.n_rows, self.n_cols)
-        total = self.nnz + self.nnz_test
-        test = f"{self.nnz_test:,} ({self.nnz_test / total:.1%})"
-        if bounded := self.count_bounded("test"):
-            test += f"; {bounded:,} known only by bounds"
-        if untrained := describe_untrained(self.untrained()):
-            test += f"; {untrained}"
-        training = f"{self.nnz:,}, from {self.minimum:g} to {self.maximum:g}, mean {self.mean:.5g}"
-        if self.resolution is not None:
-            training += f", in steps of {self.resolution:g}"
-        if self.item_levels:
-            training += "; items differ in their levels"
-        if self.has_bounds:
-            training += f"; {self.count_bounded('train'):,} known only by bounds"
-        of_parts = dict(zip(self.entities, map(self._describe_parts, SIDES), strict=True))
-        described = {
-            "users": f"{users:,}{of_parts['user']}",
-            "items": f"{items:,}{of_parts['item']}",
-            "ratings": self._describe_ratings(users * items),
-            "training": training,
-            "test": test,
-        }
-        if self.open_directions is not None:
-            directions = ", ".join(self.open_directions.columns)
-            described["directions"] = f"{directions}, in an arrangement that `compare` chooses"
-        return described
-
     @property
     def open_directions(self) -> Directions | None:
         """The directions of a table whose arrangement is still to be chosen; else None."""
         if self.directions is None or not self.directions.is_open:
             return None
         return self.directions
-
-    def _describe_parts(self, side: Side) -> str:
-        """Return the columns of the parts of names, in brackets; "" for names of one part."""
-        return f" ({', '.join(self.parts[side])})" if side in self.parts else ""
-
-    def _describe_ratings(self, cells: int) -> str:
-        """Describe the number of ratings, in a matrix with so many cells."""
-        total = self.nnz + self.nnz_test
-        pairs = total - self.replicates
-        text = f"{total:,}, density {pairs / cells:.3%}"
-        if self.replicates:
-            text += f"; {pairs:,} pairs, {self.replicates:,} replicates"
-        return text
-
-    def doubts(self) -> list[str]:
-        """Return a warning if no test rating's user has training ratings; likewise for items.
-
-        Names of several parts may be new in the test ratings, which their parts then predict.
-        """
-        with_parts = [self.entities[SIDES.index(side)] for side in self.parts]
-        return [
-            f"all test ratings are of {entity}s without training ratings: are the {entity}s named"
-            " as in the training file?"
-            for entity, number in self.untrained().items()
-            if 0 < number == self.nnz_test and entity not in with_parts
-        ]
 
     def levels(self, limit: int) -> Float64 | None:
         """Return the distinct training ratings, (R,) float64 in ascending order.

@@ -14,7 +14,7 @@ from math import inf, sqrt
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dsgmcmc.data.ratings import describe_untrained
+from dsgmcmc.data.ratings_description import describe_untrained
 from dsgmcmc.diagnostics.accuracy import describe_ending
 from dsgmcmc.diagnostics.convergence import MAX_SHARE_APART
 from dsgmcmc.errors import InputError, refusing

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dsgmcmc.data.arrays import Table
 from dsgmcmc.data.frames import coordinate, is_data_array
+from dsgmcmc.data.result_table import Table
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.draws import ENTITIES
 from dsgmcmc.posterior.known_cells import KnownCells, as_written

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Sequence
 from os import PathLike
 from pathlib import Path
@@ -10,10 +9,11 @@ from typing import Any, Literal, ParamSpec, Self, TypeVar, overload
 
 import numpy as np
 
-from dsgmcmc.data.arrays import InputForm, Table, frame_like, list_names, read_pairs
+from dsgmcmc.data.arrays import InputForm, list_names, read_pairs
 from dsgmcmc.data.columns import Columns
 from dsgmcmc.data.frames import unmasked
-from dsgmcmc.errors import InputError, not_fitted, retry_if_gone, writing
+from dsgmcmc.data.result_table import Table, frame_like
+from dsgmcmc.errors import InputError, not_fitted, retry_if_gone
 from dsgmcmc.model.predictive.base import Prediction, known_by_bounds
 from dsgmcmc.posterior.cells import CellCompletion
 from dsgmcmc.posterior.completion import (
@@ -35,6 +35,7 @@ from dsgmcmc.posterior.matrix_target import TrainingData, other_matrix, training
 from dsgmcmc.posterior.names import refuse_unknown, unknown_names
 from dsgmcmc.posterior.new_ratings import NewRatings, bounds_of, observed_of, read_new
 from dsgmcmc.posterior.newcomers import FoldIn, fold_in, fold_in_parts, index_with
+from dsgmcmc.posterior.packing import copy_files, files_of, unpack
 from dsgmcmc.posterior.pair_ranking import best_pairs
 from dsgmcmc.posterior.predict import Predictor
 from dsgmcmc.posterior.rank import (
@@ -48,15 +49,10 @@ from dsgmcmc.posterior.settings import By, PredictOptions
 from dsgmcmc.posterior.similar import similar
 from dsgmcmc.posterior.slices import Slices, form_of_new, frame_of_parts, pairs_of
 from dsgmcmc.settings import in_python
-from dsgmcmc.storage.files import Scratch
 from dsgmcmc.terminal import warn
 from dsgmcmc.types import Array, Float64, Int32
 
 Names = str | int | Sequence[Any] | Array
-
-#: Names under which the files of a pickled model are unpacked.
-RUN = "run"
-RATINGS = "ratings.h5"
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -75,8 +71,9 @@ class FittedModel:
 
     Pairs, ratings and names may be given as data frames (pandas, polars or others with labelled
     columns). Predictions are arrays, as for scikit-learn's regressors. `recommend` returns a data
-    frame if its users are a data frame, and otherwise a `dsgmcmc.data.arrays.Table`; `similar`
-    always returns a Table. A pickled model contains the files of its run and its ratings file.
+    frame if its users are a data frame, and otherwise a `dsgmcmc.data.result_table.Table`;
+    `similar` always returns a Table. A pickled model contains the files of its run and its ratings
+    file.
 
     Attributes
     ----------
@@ -197,36 +194,18 @@ class FittedModel:
         run_attributes = ("run_", "_predictors", "_scratch", "_rated", "_newcomers", "_new")
         state = {name: value for name, value in vars(self).items() if name not in run_attributes}
         if hasattr(self, "run_"):
-            files = {name: path.read_bytes() for name, path in self._files().items()}
-            state["_packed"] = (files, self._new)
+            files = files_of(self.run_, self._data)
+            contents = {name: path.read_bytes() for name, path in files.items()}
+            state["_packed"] = (contents, self._new)
         return state
 
-    def _files(self) -> dict[str, Path]:
-        """Return the files of the run and its ratings, by the names of their unpacked copies."""
-        run = self.run_
-        files = {}
-        for path in sorted(run.path.rglob("*")):
-            can_be_computed = path.name.startswith("exposure-")
-            if path.is_file() and path != run.directory.lock_file and not can_be_computed:
-                files[f"{RUN}/{path.relative_to(run.path)}"] = path
-        ratings = self._data or Path(str(run.facts.get("data", "")))
-        if ratings.is_file():
-            files[RATINGS] = ratings
-        return files
-
     def __setstate__(self, state: dict[str, Any]) -> None:
-        files, new = state.pop("_packed", ({}, None))
+        contents, new = state.pop("_packed", ({}, None))
         vars(self).update(state)
-        if not files:
+        if not contents:
             return
-        scratch = Scratch()
-        for name, content in files.items():
-            (scratch.path / name).parent.mkdir(parents=True, exist_ok=True)
-            (scratch.path / name).write_bytes(content)
-        data = None
-        if RATINGS in files:
-            data = scratch.path / RATINGS
-        self._adopt(Run(scratch.path / RUN), data)
+        scratch, run, data = unpack(contents)
+        self._adopt(run, data)
         self._scratch = scratch
         self._fold(new)
 
@@ -787,18 +766,7 @@ class FittedModel:
         """
         if self._new is not None:
             raise InputError("a run has no folded-in ratings: pickle the model, which keeps them")
-        folder = Path(path)
-        ratings = folder.with_name(f"{folder.name}.ratings.h5")
-        for target in (folder, ratings):
-            if target.exists():
-                raise InputError(f"{target} exists: give another path")
-        for name, source in self._files().items():
-            target = ratings
-            if name != RATINGS:
-                target = folder / Path(name).relative_to(RUN)
-            with writing(target):
-                target.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(source, target)
+        copy_files(files_of(self._fitted(), self._data), Path(path))
 
     @renewing
     def loadings(self) -> Loadings:

@@ -35,7 +35,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dsgmcmc.data.arrays import Table
+from dsgmcmc.data.result_table import Table
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.predictive.base import nearest_level
 from dsgmcmc.posterior.draws import ENTITIES, Draw

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dsgmcmc.data.arrays import Table
+from dsgmcmc.data.result_table import Table
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.moments import Estimates, Moments
 from dsgmcmc.posterior.names import Vocabulary

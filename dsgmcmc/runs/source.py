@@ -13,6 +13,7 @@ from dsgmcmc.config.chain import AUTO, DEFAULT_LENGTH, DEFAULT_SAMPLER, SamplerS
 from dsgmcmc.config.run import ResolvedConfig, RunConfig, automatic_rank, build, merged
 from dsgmcmc.data.precision import find_bad_scale
 from dsgmcmc.data.ratings import Ratings
+from dsgmcmc.data.ratings_description import doubts_about_test
 from dsgmcmc.diagnostics.baselines import Advantage, BiasesOnly, baselines, fit_biases_only
 from dsgmcmc.diagnostics.convergence import agreement, diagnose, slowest, temperatures, unmixed
 from dsgmcmc.diagnostics.scores import ScoredRatings, combine, score_batch
@@ -590,7 +591,10 @@ def targets_of(config: ResolvedConfig, ratings: Ratings, ring: Ring) -> MakeTarg
 
 def warnings_for_data(config: ResolvedConfig, ratings: Ratings) -> list[str]:
     """Return warnings about a model that does not suit the ratings."""
-    warnings = [*config.law.warnings_for_data(ratings, config.likelihood), *ratings.doubts()]
+    warnings = [
+        *config.law.warnings_for_data(ratings, config.likelihood),
+        *doubts_about_test(ratings),
+    ]
     entities = ratings.n_rows + ratings.n_cols
     elements = config.rank * entities
     if config.law.is_sum_over_ratings and elements > MAX_ELEMENTS_PER_RATING * ratings.nnz:

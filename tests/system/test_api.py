@@ -20,9 +20,9 @@ from runs import Made, make_run
 from support import planted, run
 
 from dsgmcmc import BPMF, bpmf, open_run
-from dsgmcmc.data.arrays import Table
 from dsgmcmc.data.feature_arrays import read_features
 from dsgmcmc.data.prepare import prepare_ratings
+from dsgmcmc.data.result_table import Table
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.draws import ENTITIES
 from dsgmcmc.posterior.predict import Predictor

@@ -12,6 +12,7 @@ from support import typed
 from dsgmcmc import BPMF
 from dsgmcmc.data.inner import InnerSplit
 from dsgmcmc.data.ratings import Ratings
+from dsgmcmc.data.ratings_description import describe_ratings
 from dsgmcmc.errors import InputError
 
 INF = np.inf
@@ -116,7 +117,7 @@ def test_ratings_within_bounds_are_held_out_as_others(tmp_path, options):
         numbers = [ratings.count_bounded(part) for part in ("train", "test")]
         assert sum(numbers) == summary.bounded
         assert abs(numbers[1] / summary.bounded - 0.3) < 0.15  # three sds of a random split
-        described = ratings.describe()
+        described = describe_ratings(ratings)
         for part, number in zip(("training", "test"), numbers, strict=True):
             assert f"{number} known only by bounds" in described[part]
         inner = InnerSplit(ratings, 0.3, seed=1)

@@ -9,6 +9,7 @@ from ingest_cases import prepare
 
 from dsgmcmc.data.inner import InnerSplit
 from dsgmcmc.data.ratings import Ratings
+from dsgmcmc.data.ratings_description import describe_ratings
 from dsgmcmc.data.ratings_format import SPLITS
 from dsgmcmc.errors import InputError
 
@@ -57,7 +58,7 @@ def test_all_measurements_are_kept_and_no_split_divides_a_pair(tmp_path, split):
         parts = {part: measurements(ratings, part) for part in SPLITS}
         inner = InnerSplit(ratings, 0.2, seed=1)
         halves = {part: measurements(inner, part) for part in SPLITS}
-        described = ratings.describe()["ratings"]
+        described = describe_ratings(ratings)["ratings"]
     assert parts["train"] + parts["test"] == Counter(row[:3] for row in rows)
     assert halves["train"] + halves["test"] == parts["train"]
     for both in (parts, halves):

@@ -11,6 +11,7 @@ from support import typed, write_cells
 from dsgmcmc import BPMF
 from dsgmcmc.data.inner import InnerSplit
 from dsgmcmc.data.ratings import Ratings
+from dsgmcmc.data.ratings_description import describe_ratings
 from dsgmcmc.data.resolution import find_resolution
 from dsgmcmc.errors import InputError
 
@@ -73,7 +74,7 @@ def test_the_step_is_stored_and_said(tmp_path: Path) -> None:
         assert "resolution" not in file.attrs
     with Ratings(tmp_path / "none.h5") as ratings:
         assert ratings.resolution is None
-        assert "steps" not in ratings.describe()["training"]
+        assert "steps" not in describe_ratings(ratings)["training"]
 
 
 def test_bounds_do_not_hide_the_step_of_exact_values(tmp_path: Path) -> None:

@@ -1,0 +1,64 @@
+"""The files of a fitted model: packed into a pickle, unpacked from it, and copied."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from dsgmcmc.errors import InputError, writing
+from dsgmcmc.posterior.run import Run
+from dsgmcmc.storage.files import Scratch
+
+#: Names under which the files of a pickled model are unpacked.
+RUN = "run"
+RATINGS = "ratings.h5"
+
+
+def files_of(run: Run, data: Path | None) -> dict[str, Path]:
+    """Return the files of a run and its ratings, by the names of their unpacked copies.
+
+    `data` is the ratings file, if it is not where the run says.
+    """
+    files = {}
+    for path in sorted(run.path.rglob("*")):
+        can_be_computed = path.name.startswith("exposure-")
+        if path.is_file() and path != run.directory.lock_file and not can_be_computed:
+            files[f"{RUN}/{path.relative_to(run.path)}"] = path
+    ratings = data or Path(str(run.facts.get("data", "")))
+    if ratings.is_file():
+        files[RATINGS] = ratings
+    return files
+
+
+def unpack(contents: Mapping[str, bytes]) -> tuple[Scratch, Run, Path | None]:
+    """Write the contents of files, by name, to a folder; return it, the run, and the ratings file.
+
+    The files are removed with the folder.
+    """
+    scratch = Scratch()
+    for name, content in contents.items():
+        (scratch.path / name).parent.mkdir(parents=True, exist_ok=True)
+        (scratch.path / name).write_bytes(content)
+    data = None
+    if RATINGS in contents:
+        data = scratch.path / RATINGS
+    return scratch, Run(scratch.path / RUN), data
+
+
+def copy_files(files: Mapping[str, Path], folder: Path) -> None:
+    """Copy the files of a run to a new folder, and its ratings beside it.
+
+    Raises InputError if one of them exists or cannot be written.
+    """
+    ratings = folder.with_name(f"{folder.name}.ratings.h5")
+    for target in (folder, ratings):
+        if target.exists():
+            raise InputError(f"{target} exists: give another path")
+    for name, source in files.items():
+        target = ratings
+        if name != RATINGS:
+            target = folder / Path(name).relative_to(RUN)
+        with writing(target):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source, target)
