@@ -66,10 +66,9 @@ def _for_users() -> Iterator[None]:
         try:
             yield
         except InputError as error:
-            text = without_scratch(str(error))
-            if type(error) is not AgreedError and text == str(error):
-                raise
-            raise InputError(text) from error.__cause__
+            if type(error) not in (InputError, AgreedError):
+                raise  # users can tell it from others, and it names the disk that is full
+            raise InputError(without_scratch(str(error))) from error.__cause__
 
 
 @contextmanager
@@ -730,11 +729,11 @@ class BPMF(Estimator, FittedModel):
 
     def _options_of_prepare(self, of_file: bool) -> dict[str, Any]:
         """Return the parameters that are settings of `prepare`; of arrays, without `FORM`."""
-        parameters = {field.name for field in fields(self)}
+        names = {field.name for field in fields(self)} - DESCRIBED
+        if not of_file:
+            names -= FORM
         options = {
-            name: getattr(self, name)
-            for name in PrepareSettings.model_fields
-            if name in parameters - DESCRIBED and (of_file or name not in FORM)
+            name: getattr(self, name) for name in PrepareSettings.model_fields if name in names
         }
         options["hold_out_by"] = self._groups()
         if of_file:

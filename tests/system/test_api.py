@@ -357,6 +357,29 @@ def test_before_fit_every_method_raises_what_scikit_learn_raises(model):
     assert not hasattr(BPMF(), "users_")
 
 
+#: A fit whose ratings file cannot be written, as on a disk that is full.
+FULL = """
+import resource
+import numpy as np
+from dsgmcmc import BPMF
+from dsgmcmc.errors import WriteError
+
+pairs = np.array([(user, item) for user in range(60) for item in range(30)])
+resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))
+try:
+    BPMF(rank=2).fit(pairs, pairs.sum(axis=1) % 5 + 1.0)
+except WriteError as error:
+    print(error)
+"""
+
+
+def test_a_disk_that_is_full_is_told_from_wrong_input(tmp_path):
+    """The error has a class of its own, and names the folder, although users did not choose it."""
+    done = run(sys.executable, "-c", FULL, env={"TMPDIR": str(tmp_path)}).expect(0)
+    assert str(tmp_path) in done.out
+    assert "cannot be written" in done.out
+
+
 def test_importing_the_package_is_light():
     """Numerical libraries are loaded when something is used, scikit-learn never."""
     code = (
