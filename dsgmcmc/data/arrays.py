@@ -530,20 +530,29 @@ def _columns(
     """
     if hasattr(X, "columns"):
         return _frame_columns(X, roles, columns, optional)
-    return RatingArrays(_array_columns(X, roles), labels={})
+    return RatingArrays(array_columns(X, roles, advice=_advice_on_matrices(roles)), labels={})
 
 
-def _array_columns(X: Any, roles: Sequence[str]) -> dict[str, Array]:
-    """Return the columns of an array by role, in the order of roles."""
+def _advice_on_matrices(roles: Sequence[str]) -> str:
+    """Return what to add to a message about the number of columns: ratings may be a matrix."""
+    if "rating" in roles:
+        return _MATRIX_ADVICE
+    return ""
+
+
+def array_columns(X: Any, names: Sequence[str], *, advice: str = "") -> dict[str, Array]:
+    """Return the columns of an array, or of a list of rows, by their names, in this order.
+
+    Raises InputError, with `advice`, if the array has another number of columns.
+    """
     # as objects, numbers in a list stay numbers beside text
     array = X if isinstance(X, np.ndarray) else np.array(X, object)
-    if array.ndim != 2 or array.shape[1] != len(roles):
-        advice = _MATRIX_ADVICE if "rating" in roles else ""
+    if array.ndim != 2 or array.shape[1] != len(names):
         raise InputError(
-            f"expected an array of shape (n, {len(roles)}): {', '.join(roles)}; found"
+            f"expected an array of shape (n, {len(names)}): {', '.join(names)}; found"
             f" {array.shape}{advice}"
         )
-    return dict(zip(roles, array.T, strict=True))
+    return dict(zip(names, array.T, strict=True))
 
 
 def _frame_columns(
@@ -557,10 +566,9 @@ def _frame_columns(
     if not columns and all(isinstance(label, int | np.integer) for label in labels):
         names = None
         if len(labels) != len(roles):
-            advice = _MATRIX_ADVICE if "rating" in roles else ""
             raise InputError(
                 f"expected a column for each of {', '.join(roles)}; the data frame has"
-                f" {len(labels)} columns{advice}"
+                f" {len(labels)} columns{_advice_on_matrices(roles)}"
             )
     sample = []
     if names is not None:

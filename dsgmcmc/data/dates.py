@@ -274,9 +274,10 @@ def _read_times(db: Session, column: str, order: str) -> DatesRead | str:
 
 
 def readable_dates(db: Session, query: str, order: str = "") -> Int64:
-    """Return the rows of dates that can be read one by one, ascending; parameters as before.
+    """Return the rows of dates that can be read one by one, ascending.
 
-    If only some of these have an offset from UTC, the rows are those without one.
+    Parameters are as for `parse_dates`. If only some of these have an offset from UTC, the rows are
+    those without one.
     """
     _make_times(db, query)
     columns = [_time_sql(columns) for name, columns in _ORDERS.items() if order in ("", name)]

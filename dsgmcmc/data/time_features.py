@@ -132,9 +132,10 @@ def _read_others(
     """Read the times of a column that can be read; `fault` says why not all of them can."""
     c = described.columns[encoding.name]
     filled = f"FROM {described.name} WHERE {c} IS NOT NULL"
-    query = f"SELECT rowid AS row, trim({c}) AS text {filled}"
-    rows = readable_dates(db, query, encoding.order).tolist()
-    if not narrowest_bumps(encoding.families).dated:
+    if narrowest_bumps(encoding.families).dated:
+        query = f"SELECT rowid AS row, trim({c}) AS text {filled}"
+        rows = readable_dates(db, query, encoding.order).tolist()
+    else:
         rows = first_column(db, f"SELECT rowid {filled} AND {is_number(c)}")
     if not rows:
         raise _unread(described, encoding.name, fault, advice=_AS_LEARNT)

@@ -9,7 +9,7 @@ from typing import Any, Literal, ParamSpec, Self, TypeVar, overload
 
 import numpy as np
 
-from dsgmcmc.data.arrays import InputForm, list_names, read_pairs
+from dsgmcmc.data.arrays import InputForm, RatingArrays, list_names, read_pairs
 from dsgmcmc.data.columns import Columns
 from dsgmcmc.data.frames import unmasked
 from dsgmcmc.data.result_table import Table, frame_like
@@ -182,6 +182,12 @@ class FittedModel:
             unstored=self.unstored,
         )
 
+    def _read_ratings(self, X: Any, y: Any = None) -> RatingArrays:
+        """Read ratings for the run, from the columns that its own ratings had."""
+        run = self._fitted()
+        X = frame_of_parts(run, X, y)
+        return read_new(run, X, y, form_of_new(run, self._form(), X, y))
+
     def _renew(self) -> None:
         """Reopen the run in its current state, and fold in the new ratings again."""
         self.run_ = Run(self._fitted().path)
@@ -346,8 +352,7 @@ class FittedModel:
         """
         if y is None:
             run = self._fitted()
-            X = frame_of_parts(run, X)
-            rated = read_new(run, X, None, form_of_new(run, self._form(), X))
+            rated = self._read_ratings(X)
             bounds = bounds_of(run, rated.columns)
             if bounds is not None:
                 rated = rated.select(~known_by_bounds(bounds))
@@ -387,8 +392,7 @@ class FittedModel:
                 f"{run.config.likelihood} predicts scores, not ratings: compare rankings by"
                 " dsgmcmc.diagnostics.ranking.evaluate"
             )
-        X = frame_of_parts(run, X, y)
-        rated = read_new(run, X, y, form_of_new(run, self._form(), X, y)).columns
+        rated = self._read_ratings(X, y).columns
         pairs = pairs_of(rated, run)
         predictor, users, items = self._predictor(pairs, PredictOptions(clip=self.clip))
         return evaluate_ratings(predictor, users, items, observed_of(run, rated))

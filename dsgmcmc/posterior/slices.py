@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dsgmcmc.data.arrays import InputForm, is_wide
+from dsgmcmc.data.arrays import InputForm, array_columns, is_wide
 from dsgmcmc.data.columns import CONTEXT, parse_columns
 from dsgmcmc.data.columns import Columns as NamedColumns
 from dsgmcmc.data.frames import Frame, as_frame
@@ -72,18 +72,15 @@ def _with_named_columns(
     run: Run, columns: str | NamedColumns | None, table: Any
 ) -> str | NamedColumns | None:
     """Return columns of new ratings by role, with those of the run's ratings that a table has."""
-    labels: dict[str, Any] = {role: (name,) for role, name in run.columns.items()}
-    labels |= run.labels
     given: dict[str, Any] = parse_columns(columns)
     found_in = {str(label) for label in getattr(as_frame(table), "columns", ())}
-    of_run = {}
-    for role, of_role in labels.items():
-        if role in given or not of_role or not set(of_role) <= found_in:
-            continue
-        if role in ENTITIES:
-            of_run[role] = of_role
-        else:
-            of_run[role] = of_role[0]
+    of_run: dict[str, Any] = {}
+    for role, name in run.columns.items():
+        if role not in (*ENTITIES, *given) and name in found_in:
+            of_run[role] = name
+    for entity, labels in run.labels.items():
+        if entity not in given and labels and set(labels) <= found_in:
+            of_run[entity] = labels
     if not of_run:
         return columns
     return given | of_run
@@ -105,15 +102,7 @@ def frame_of_parts(run: Run, X: Any, y: Any = None) -> Any:
         labels = [label for of_entity in run.labels.values() for label in of_entity]
     if y is None:
         labels.append(run.columns.get("rating", "rating"))
-    array = X
-    if not isinstance(array, np.ndarray):
-        array = np.array(X, object)
-    if array.ndim != 2 or array.shape[1] != len(labels):
-        raise InputError(
-            f"expected an array of shape (n, {len(labels)}): {', '.join(labels)}; found"
-            f" {array.shape}"
-        )
-    return Frame(dict(zip(labels, array.T, strict=True)))
+    return Frame(array_columns(X, labels))
 
 
 def pairs_of(columns: dict[str, Array], run: Run) -> Array:
