@@ -98,8 +98,8 @@ class Candidate(NamedTuple):
     added : tuple of str
         Keys of `ADDED`.
     binary : bool
-        Whether the ratings have two values: logistic regression then takes the place of Gaussian
-        likelihoods, whose predictive intervals would be wrong.
+        Whether the ratings have two values, and neither weights nor bounds: logistic regression
+        then takes the place of Gaussian likelihoods, whose predictive intervals would be wrong.
     arrangement : str
         Name of the arrangement of a table of three directions; empty for a matrix.
     """

@@ -357,7 +357,8 @@ class Comparing:
             times=ratings.times is not None,
             likelihoods=likelihoods,
         )
-        binary = len(levels.values) == 2
+        is_measured = ratings.mean_weight is not None or ratings.has_bounds
+        binary = len(levels.values) == 2 and not is_measured
         return [model._replace(binary=binary, arrangement=arrangement) for model in models]
 
     def _admitted(

@@ -209,21 +209,16 @@ class RatingsSource:
     ) -> dict[str, Any]:
         """Return settings of levels if there are two values, or items have levels of their own.
 
-        Empty otherwise, also if another likelihood is chosen, or the other settings do not admit
-        them.
+        Empty otherwise, also if another likelihood is chosen, or the other settings, or weights or
+        bounds of ratings, do not admit them.
         """
         if self.ratings.item_levels:
             return self._default_of_item_levels(saved, *layers)
         values = self.ratings.levels(2)
         logistic = {"likelihood": "ordinal-logit"}
-        if (
-            self.ratings.has_bounds
-            or values is None
-            or len(values) < 2
-            or "likelihood" in merged(saved, *layers)
-        ):
+        if values is None or len(values) < 2 or "likelihood" in merged(saved, *layers):
             return {}
-        if _combined(saved, logistic, *layers) is None:
+        if _combined(saved, logistic, *layers, ratings=self.ratings) is None:
             return {}
         log.info(
             "ratings of two values, %g and %g, get the likelihood ordinal-logit (logistic): choose"

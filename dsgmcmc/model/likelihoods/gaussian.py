@@ -53,15 +53,22 @@ class GaussianRatings(Normal, Likelihood):
     def warnings_for_data(cls, ratings: Ratings, likelihood: str) -> Iterator[str]:
         """Yield warnings if this likelihood may not suit the values in a ratings file.
 
-        Here: also if there are two values.
+        Here: also if there are two exact values.
         """
         yield from super().warnings_for_data(ratings, likelihood)
         values = ratings.levels(2)
-        if values is not None and len(values) == 2:
-            yield (
-                f"{named('likelihood')} {likelihood} has wrong intervals for ratings"
-                f" {values[0]:g} and {values[1]:g}: try {named('likelihood')} ordinal-logit"
+        if values is None or len(values) < 2 or ratings.has_bounds:
+            return
+        advice = f"try {named('likelihood')} ordinal-logit"
+        if ratings.mean_weight is not None:
+            advice = (
+                f"for {named('likelihood')} ordinal-logit, which does not take their weights,"
+                f" prepare them without weight= in {named('columns')}"
             )
+        yield (
+            f"{named('likelihood')} {likelihood} has wrong intervals for ratings"
+            f" {values[0]:g} and {values[1]:g}: {advice}"
+        )
 
     # ------------------------------------------------------------------ training ratings
 

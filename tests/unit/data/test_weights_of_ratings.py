@@ -9,7 +9,7 @@ from cases import pairs_of
 from ingest_cases import prepare
 from support import typed
 
-from dsgmcmc import BPMF
+from dsgmcmc import BPMF, RunWarning
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.errors import InputError
 
@@ -105,3 +105,36 @@ def test_wrong_weights_of_a_data_frame_are_refused_with_their_row(wrong):
     frame.loc[2, "precision"] = wrong
     with pytest.raises(InputError, match=r"weight is missing or not a number above 0.*row 2 "):
         BPMF(columns=COLUMNS).fit(frame)
+
+
+def weighted_clicks(shape: tuple[int, int]) -> pd.DataFrame:
+    """Ratings of 0 and 1 for two pairs in three of a matrix, with weights of 1 and 2."""
+    pairs = [(i, j) for i, j in np.ndindex(*shape) if (i + j) % 3]
+    return pd.DataFrame(
+        [(f"u{i}", f"i{j}", (i * j + j) % 2, 1 + j % 2) for i, j in pairs],
+        columns=["user", "item", "rating", "precision"],
+    )
+
+
+def test_two_values_with_weights_are_sampled_and_compared_by_default(tmp_path):
+    """The default of two values does not take weights; a warning says how to have it."""
+    file = tmp_path / "two.csv"
+    weighted_clicks((30, 20)).to_csv(file, index=False)
+    data = tmp_path / "two.h5"
+    assert typed("prepare", file, data, "--columns", COLUMNS).code == 0
+    short = ["--rank", "1", "--iterations", "30", "--burn-in", "10"]
+    sampled = typed("sample", data, "--out", tmp_path / "run", *short)
+    assert sampled.code == 0
+    assert "ordinal-logit, which does not take their weights" in sampled.err
+    assert "weight= in --columns" in sampled.err
+    compared = typed("compare", data, "--out", tmp_path / "best.toml", "--set", "rank=0")
+    assert compared.code == 0
+    assert 'likelihood = "gaussian"' in (tmp_path / "best.toml").read_text()
+
+
+def test_two_values_with_weights_are_fitted_by_default():
+    """The warning names the argument in Python."""
+    model = BPMF(columns=COLUMNS, rank=1, iterations=30, burn_in=10)
+    with pytest.warns(RunWarning, match="does not take their weights.*weight= in columns"):
+        model.fit(weighted_clicks((30, 20)))
+    assert model.run_.config.likelihood == "gaussian"
