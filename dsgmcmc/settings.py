@@ -84,6 +84,7 @@ BPMF_NAMES = {
     "matrix": "matrix=True",
     "step_size": "sampler.step_size",
     "on_divergence": "--on-divergence",
+    "memory": "--memory of dsgmcmc prepare",
     "no_biases": "biases=False",
     "timestamps": "time_levels",
     "top": "n",

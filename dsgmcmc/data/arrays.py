@@ -28,7 +28,7 @@ from dsgmcmc.data.columns import (
     shortened,
 )
 from dsgmcmc.data.frames import as_frame, plain_values, unmasked
-from dsgmcmc.data.labelled import Choice
+from dsgmcmc.data.labelled import Choice, refuse_filling
 from dsgmcmc.data.matrices import (
     are_cells,
     are_words,
@@ -51,6 +51,7 @@ from dsgmcmc.data.tables import TableFile
 from dsgmcmc.data.wide import counts_cells, describe_matrix, refuse_names
 from dsgmcmc.data.words import Missing, MissingValuesError, advising_missing
 from dsgmcmc.errors import InputError
+from dsgmcmc.parallel.machine import memory_for_data
 from dsgmcmc.settings import in_python
 from dsgmcmc.types import Array, Mask
 
@@ -331,6 +332,7 @@ def _read_annotated(X: Any, choice: Choice) -> RatingArrays:
 def _read_sparse(X: Any, choice: Choice) -> RatingArrays:
     """Return user, item and rating of the entries of a sparse matrix, or of all its cells."""
     if choice.unstored == "zero":
+        refuse_filling("the sparse matrix", X.shape, memory_for_data())
         dense = X.toarray()
         row, col = np.nonzero(~np.isnan(dense))
         columns = {"user": row, "item": col, "rating": dense[row, col]}

@@ -73,7 +73,7 @@ def _matrix_of_gct(path: Path, rows: Iterator[list[str]], limit: int) -> Labelle
             f"{path}, line 3: expected {width} names of columns, because line 2 has"
             f" {sizes.samples} samples; found {len(header)}"
         )
-    refuse_cells(path, sizes.genes * sizes.samples, limit)
+    refuse_cells(path, (sizes.genes, sizes.samples), limit)
     for _ in range(sizes.of_samples):
         next(rows, None)
     genes = []

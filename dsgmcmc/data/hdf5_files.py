@@ -130,14 +130,14 @@ def _matrix(path: Path, node: Any, limit: int) -> Any:
 
     if isinstance(node, h5py.Dataset):
         refuse_type(path, node.dtype)
-        refuse_cells(path, node.size, limit)
+        refuse_cells(path, node.shape, limit)
         return node[()]
     words = str(node.attrs.get("encoding-type") or node.attrs.get("h5sparse_format"))
     shape = node.attrs.get("shape")
     if shape is None:
         shape = node.attrs["h5sparse_shape"]
     refuse_type(path, node["data"].dtype)
-    refuse_cells(path, node["data"].size, limit)
+    refuse_cells(path, node["data"].shape, limit)
     parts = tuple(read_written(node[name]) for name in ("data", "indices", "indptr"))
     make = scipy.sparse.csr_matrix
     if words.startswith("csc"):
@@ -245,7 +245,7 @@ def _read_matlab(path: Path, file: Any, choice: Choice, limit: int) -> TableFile
     if "MATLAB_empty" in node.attrs:
         raise InputError(f"{path}: {name} is empty")
     refuse_type(path, node.dtype)
-    refuse_cells(path, node.size, limit)
+    refuse_cells(path, node.shape, limit)
     unwritten = unwritten_cells(node)
     values, note, choice = with_meaning(f"{path}, {name}", node[()], unwritten, choice)
     return matlab_table(path, values.T, choice, limit)._replace(about=note)
@@ -279,7 +279,7 @@ def _sparse_of_matlab(path: Path, node: Any, limit: int) -> Any:
     if "data" not in node:
         return scipy.sparse.csc_matrix(shape)
     refuse_type(path, node["data"].dtype)
-    refuse_cells(path, node["data"].size, limit)
+    refuse_cells(path, node["data"].shape, limit)
     rows = read_written(node["ir"]).astype(np.int64)
     starts = read_written(node["jc"]).astype(np.int64)
     parts = (read_written(node["data"]), rows, starts)

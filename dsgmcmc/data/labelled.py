@@ -6,6 +6,7 @@ table of its known cells, which is read as all tables of ratings are.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -112,7 +113,7 @@ def known_cells(
     if hasattr(values, "tocoo"):
         return _cells_of_sparse(where, values, choice, limit)
     refuse_unstored(where, choice)
-    refuse_cells(where, values.size, limit)
+    refuse_cells(where, values.shape, limit)
     return _cells_of_array(values)
 
 
@@ -126,18 +127,17 @@ def _cells_of_sparse(
     where: object, values: Any, choice: Choice, limit: int
 ) -> tuple[Array, Array, Array]:
     """Return row, column and value of the entries of a sparse matrix, or of all its cells."""
-    n_cells = values.shape[0] * values.shape[1]
     if choice.unstored is None:
-        n_unstored = n_cells - values.nnz
+        n_unstored = math.prod(values.shape) - values.nnz
         raise InputError(
             f"{where} has a sparse matrix of {values.shape[0]:,} x {values.shape[1]:,} cells, and"
             f" does not store {n_unstored:,} of them: are these not rated, or ratings of 0 (as"
             f" counts of 0 are)? Give {named('unstored')} missing or {named('unstored')} zero"
         )
-    n_read = values.nnz
     if choice.unstored == "zero":
-        n_read = n_cells
-    refuse_cells(where, n_read, limit)
+        refuse_filling(where, values.shape, limit)
+    else:
+        refuse_cells(where, (values.nnz,), limit)
     entries = values.tocoo()
     position = entries.row.astype(np.int64) * values.shape[1] + entries.col
     n_repeated = len(position) - len(np.unique(position))
@@ -180,13 +180,30 @@ def refuse_type(where: object, dtype: Any) -> None:
         raise InputError(f"{where} has values of type {dtype}, not real numbers")
 
 
-def refuse_cells(where: object, n_cells: int, limit: int) -> None:
-    """Raise InputError if reading so many cells needs more than `limit` bytes of memory."""
-    if CELL_BYTES * n_cells > limit:
-        raise InputError(
-            f"{where} has {n_cells:,} cells, which take {CELL_BYTES * n_cells / 1e9:,.1f} GB to"
-            f" read: raise {named('memory')}, or select some rows and columns"
-        )
+def refuse_cells(where: object, shape: Sequence[int], limit: int, *, advice: str = "") -> None:
+    """Raise InputError if reading cells of this shape needs more than `limit` bytes of memory.
+
+    The message ends with the advice.
+    """
+    size = CELL_BYTES * math.prod(shape)
+    if size <= limit:
+        return
+    cells = " x ".join(f"{n:,}" for n in shape)
+    raise InputError(
+        f"{where} has {cells} cells, which take {size / 1e9:,.1f} GB to read, and"
+        f" {limit / 1e9:,.1f} GB may be used: raise {named('memory')}, or select some rows and"
+        f" columns{advice}"
+    )
+
+
+def refuse_filling(where: object, shape: Sequence[int], limit: int) -> None:
+    """Raise InputError, as `refuse_cells`, if all cells of a sparse matrix are to be read."""
+    refuse_cells(
+        where,
+        shape,
+        limit,
+        advice=f"; if cells that are not stored are not rated, give {named('unstored')} missing",
+    )
 
 
 class NothingUnstoredError(InputError):

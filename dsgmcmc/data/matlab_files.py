@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from pathlib import Path
 
@@ -25,7 +24,7 @@ def read_matlab(path: Path, choice: Choice, limit: int) -> TableFile:
     name = select_variable(path, shapes, choice)
     kinds = {name: kind for name, _, kind in found}
     if kinds[name] != "sparse":
-        refuse_cells(path, math.prod(shapes[name]), limit)
+        refuse_cells(path, shapes[name], limit)
     with refusing(f"{path} cannot be read", Exception), warnings.catch_warnings():
         # SciPy 1.20 will return another class of sparse matrices, which is as good
         warnings.filterwarnings("ignore", message="The default value for `spmatrix`")

@@ -68,7 +68,7 @@ def read_netcdf(path: Path, choice: Choice, limit: int, *, classic: bool) -> Tab
         name = select(path, candidates, choice)
         variable = variables[name]
         user, item = _roles(path, name, [str(dim) for dim in variable.dims], choice.columns)
-        refuse_cells(path, variable.size, limit)
+        refuse_cells(path, variable.shape, limit)
         with refusing(f"{path} cannot be read", Exception):
             values = np.asarray(variable.transpose(user, item).values)
         values = unpack(f"{path}, {name}", values, {**variable.attrs, **variable.encoding})

@@ -12,7 +12,7 @@ import numpy as np
 from dsgmcmc.data.frames import is_data_array
 from dsgmcmc.data.labelled import Choice, LabelledMatrix, as_texts, known_cells, select
 from dsgmcmc.errors import InputError
-from dsgmcmc.parallel.machine import memory_limit
+from dsgmcmc.parallel.machine import memory_for_data
 from dsgmcmc.types import Array, Float64
 
 
@@ -69,7 +69,7 @@ def annotated_matrix(X: Any, choice: Choice) -> LabelledMatrix:
 def cells_of(X: Any, choice: Choice) -> tuple[LabelledMatrix, tuple[Array, Array, Array]]:
     """Return the matrix of an AnnData object, and row, column and value of its known cells."""
     matrix = annotated_matrix(X, choice)
-    return matrix, known_cells("the AnnData object", matrix, choice, int(0.6 * memory_limit()))
+    return matrix, known_cells("the AnnData object", matrix, choice, memory_for_data())
 
 
 def filled_of(X: Any, choice: Choice) -> tuple[LabelledMatrix, Float64]:

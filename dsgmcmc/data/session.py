@@ -16,7 +16,7 @@ import duckdb
 from pydantic import ByteSize, TypeAdapter, ValidationError
 
 from dsgmcmc.errors import InputError, refusing, writing
-from dsgmcmc.parallel.machine import memory_limit
+from dsgmcmc.parallel.machine import memory_for_data
 from dsgmcmc.settings import named
 from dsgmcmc.storage.files import remove_folder
 
@@ -61,7 +61,7 @@ def open_session(parent: Path, memory: int | str | None = None) -> Iterator[Sess
         that it may use.
     """
     if memory is None:
-        memory = int(0.6 * memory_limit())
+        memory = memory_for_data()
     if isinstance(memory, str):
         memory = parse_bytes(memory)
     memory = min(memory, 1 << 50)

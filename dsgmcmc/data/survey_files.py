@@ -41,7 +41,7 @@ def read_survey(path: Path, choice: Choice, limit: int, *, stata: bool) -> Table
     # its errors have no common type
     with refusing(f"{path} cannot be read", Exception):
         _, facts = read(str(path), metadataonly=True)
-    refuse_cells(path, (facts.number_rows or 0) * (facts.number_columns or 0), limit)
+    refuse_cells(path, (facts.number_rows or 0, facts.number_columns or 0), limit)
     with refusing(f"{path} cannot be read", Exception):
         frame, _ = read(str(path))
     return table_of_columns(path, {str(name): column_of(frame[name]) for name in frame.columns})

@@ -64,6 +64,11 @@ def memory_limit() -> int:
     return min(limits)
 
 
+def memory_for_data() -> int:
+    """Return the bytes that reading data may use by default: 60 % of `memory_limit`."""
+    return int(0.6 * memory_limit())
+
+
 def _cgroup_values(controller: str, *files: str) -> Iterator[list[str]]:
     """Yield, for the cgroup of this process and for each parent cgroup, the words in its `files`.
 

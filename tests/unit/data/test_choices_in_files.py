@@ -2,6 +2,7 @@
 are not installed.
 """
 
+import re
 import sys
 from pathlib import Path
 
@@ -10,8 +11,10 @@ import scipy.sparse
 from science_cases import read, refused
 from science_files import R, r_frame, write_rds
 
+from dsgmcmc import BPMF
 from dsgmcmc.data.arrays import InputForm, read_ratings
 from dsgmcmc.data.prepare import prepare_ratings
+from dsgmcmc.errors import InputError
 
 MARKET = "%%MatrixMarket matrix coordinate integer general\n2 2 2\n1 1 5\n2 2 7\n"
 
@@ -31,6 +34,21 @@ def test_a_sparse_matrix_in_memory_may_store_no_zeros() -> None:
     found = read_ratings(matrix, None, InputForm(unstored="zero")).columns
     assert found["rating"].tolist() == [5, 0, 0, 7]
     assert read_ratings(matrix).columns["rating"].tolist() == [5, 7]
+
+
+def test_zeros_of_a_huge_sparse_matrix_are_refused(tmp_path: Path) -> None:
+    """In memory and in a file; the message has the shape, the memory and what to do."""
+    million = 10**6
+    matrix = scipy.sparse.coo_matrix(([5.0, 7.0], ([0, 9], [3, 0])), shape=(million, million))
+    found = "has 1,000,000 x 1,000,000 cells, which take 48,000.0 GB to read, and .* may be used"
+    python = "raise --memory of dsgmcmc prepare, .* give unstored missing"
+    with pytest.raises(InputError, match=f"the sparse matrix {found}: {python}"):
+        BPMF(unstored="zero").fit(matrix)
+    assert read_ratings(matrix).columns["rating"].tolist() == [5, 7]
+    path = tmp_path / "x.npz"
+    scipy.sparse.save_npz(path, matrix)
+    message = refused(path, "--unstored", "zero")
+    assert re.search(f"x.npz {found}: raise --memory, .* give --unstored missing", message)
 
 
 @pytest.mark.parametrize("options", [("--variable", "x"), ("--unstored", "zero")])

@@ -162,4 +162,4 @@ def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
 def test_a_matrix_that_is_too_large_is_refused_before_it_is_read(tmp_path: Path) -> None:
     path = tmp_path / "x.mat"
     write_old(path, R=np.zeros((4000, 3000)))
-    assert "12,000,000 cells, which take 0.6 GB" in refused(path, "--memory", "500MB")
+    assert "4,000 x 3,000 cells, which take 0.6 GB" in refused(path, "--memory", "500MB")
