@@ -17,8 +17,8 @@ every term of a rating in a sum is multiplied by w. A rating that is known only 
 unknown value, with q = N(mu + m_i + m_j, 1 / tau) truncated to the bounds: x_ij is the mean of q,
 and its variance is added to the squared residual.
 
-A sweep reads the training ratings once. It computes the means of the rows from the means of the
-columns, and in the same pass the sums for the next means of the columns.
+A sweep goes through the training ratings once. It computes the means of the rows from the means of
+the columns, and in the same pass the sums for the next means of the columns.
 
 [Lim & Teh 2007] Variational Bayesian approach to movie rating prediction, KDD Cup and Workshop.
 """
@@ -31,9 +31,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dsgmcmc.data.ratings import Ratings
-from dsgmcmc.data.ratings_format import Bounds, RowRatings, Split, row_slabs
+from dsgmcmc.data.ratings_format import SLAB, Bounds, RowRatings, Split, row_slabs
 from dsgmcmc.diagnostics.scores import Difference, ScoredRatings, difference_of_sums
 from dsgmcmc.kernels.biases import sweep_rows
+from dsgmcmc.kernels.stored import Numbering, index_type, kernel_arguments
 from dsgmcmc.model.likelihoods import Law
 from dsgmcmc.model.likelihoods.gaussian import GaussianRatings
 from dsgmcmc.model.limits import UNLIMITED, Limits
@@ -48,9 +49,8 @@ PRECISION_RATE = 0.375
 
 CONVERGED_BELOW = 0.02  # the fit ends if a sweep changes every precision by less than this fraction
 MAX_SWEEPS = 50
-_SLAB = 2_000_000  # ratings read at a time
-#: Ratings that a fit keeps, in eight bytes each, which a chain needs later; more are read again.
-_KEPT = 1 << 22
+#: Bytes of ratings that a fit keeps in memory, which chains take later; more are read again.
+_KEPT_BYTES = 1 << 28
 
 
 class BiasesOnly(NamedTuple):
@@ -100,8 +100,8 @@ def fit_biases_only(ratings: Ratings, law: type[Law] = GaussianRatings) -> Biase
     ratings = law.transform.view(ratings)
     n = ratings.nnz
     slabs = _TrainingSlabs(ratings)
-    squares = sum(float(np.square(batch.values).sum()) for batch in slabs)
-    counts = _counts(ratings)
+    squares = sum(slab.sum_of_squares(ratings.mean) for slab in slabs)
+    counts = _counts(ratings, slabs)
     numbers = counts[0].astype(np.float64)
     variance = squares / n
     if variance == 0:
@@ -110,7 +110,12 @@ def fit_biases_only(ratings: Ratings, law: type[Law] = GaussianRatings) -> Biase
     tau = 2 / variance
     strengths = [4 / variance, 4 / variance]  # lambda_a and lambda_b
     for _ in range(MAX_SWEEPS):
-        sums, squares = _sweep(slabs, means, numbers, tau=tau, strength=strengths[0])
+        sums = np.zeros(ratings.n_cols)
+        squares = 0.0
+        for slab in slabs:
+            squares += slab.sweep(
+                means, numbers, mean=ratings.mean, tau=tau, strength=strengths[0], sums=sums
+            )
         variances = [
             1 / (tau * number + strength)
             for number, strength in zip(counts, strengths, strict=True)
@@ -138,101 +143,151 @@ def fit_biases_only(ratings: Ratings, law: type[Law] = GaussianRatings) -> Biase
     )
 
 
-def _counts(ratings: Ratings) -> tuple[Array, Array]:
+class _TrainingSlab(NamedTuple):
+    """Training ratings in consecutive rows, stored in memory as those of a cell.
+
+    Attributes
+    ----------
+    first : int
+        The first row.
+    indptr : (rows + 1,) int64, starting at 0
+    columns : (n,) uint16 or int32
+    stored : (n,) uint8 or float32
+        Values; if there is a table, their indices in it.
+    table : (at most 256,) float32 or None
+        Distinct values.
+    weights : (n,) float32 or None
+        Relative precisions of the ratings.
+    bounds : Bounds or None
+        Bounds of the ratings; there is then no table.
+    """
+
+    first: int
+    indptr: Int64
+    columns: Array
+    stored: Array
+    table: Float32 | None
+    weights: Float32 | None
+    bounds: Bounds | None
+
+    @property
+    def rows(self) -> Int64:
+        """Row of every rating, (n,) int64; computed at every access."""
+        return self.first + np.repeat(np.arange(len(self.indptr) - 1), np.diff(self.indptr))
+
+    def sum_of_squares(self, mean: float) -> float:
+        """Return the sum of the squared deviations of the ratings from their mean."""
+        values = self.stored if self.table is None else self.table[self.stored]
+        deviations = values.astype(np.float64) - mean
+        return float(deviations @ deviations)
+
+    def sweep(
+        self,
+        means: tuple[Float64, Float64],
+        numbers: Float64,
+        *,
+        mean: float,
+        tau: float,
+        strength: float,
+        sums: Float64,
+    ) -> float:
+        """Set the means of the rows in place, given those of the columns; `strength` is lambda_a.
+
+        `numbers` are those of `_counts`, of all rows. The weighted residuals of the ratings, less
+        the mean and the mean of the row's bias, are added to the `sums` of columns, (J,) float64.
+
+        Returns
+        -------
+        float
+            Weighted sum of all squared residuals, and of the variances of ratings within bounds.
+        """
+        squares = 0.0
+        if self.bounds is not None:
+            expected = mean + means[0][self.rows] + means[1][self.columns]
+            squares += self._expect_bounded(self.bounds, expected, tau)
+        rows = slice(self.first, self.first + len(self.indptr) - 1)
+        return squares + sweep_rows(
+            kernel_arguments(self.indptr, self.columns, self.stored, self.table),
+            self.weights,
+            numbers=numbers[rows],
+            mean=mean,
+            tau=tau,
+            strength=strength,
+            means=(means[0][rows], means[1]),
+            sums=sums,
+        )
+
+    def _expect_bounded(self, bounds: Bounds, expected: Float64, tau: float) -> float:
+        """Set ratings within bounds to their means; return the sum of their variances.
+
+        They are truncated normal variables about the `expected` ratings. Each variance is
+        multiplied by its rating's weight.
+        """
+        bounded = bounds.bounded
+        weights = np.ones(np.count_nonzero(bounded), np.float32)
+        if self.weights is not None:
+            weights = self.weights[bounded]
+        mean, variance = truncated_moments(
+            expected[bounded],
+            1 / np.sqrt(tau * weights, dtype=np.float64),
+            bounds.lower[bounded],
+            bounds.upper[bounded],
+        )
+        self.stored[bounded] = mean
+        return float((weights * variance).sum())
+
+
+class _TrainingSlabs:
+    """The training ratings, slab by slab, for several sweeps.
+
+    They are read once if they take at most `_KEPT_BYTES` of memory.
+    """
+
+    def __init__(self, ratings: Ratings) -> None:
+        self._ratings = ratings
+        self._numbering = Numbering()
+        self._index = index_type(ratings.n_cols)
+        self._kept: list[_TrainingSlab] | None = None
+        bytes_of_rating = np.dtype(self._index).itemsize + ratings.value_bytes
+        if ratings.nnz * bytes_of_rating <= _KEPT_BYTES:
+            self._kept = list(self._read())
+
+    def __iter__(self) -> Iterator[_TrainingSlab]:
+        if self._kept is None:
+            return self._read()
+        return iter(self._kept)
+
+    def _read(self) -> Iterator[_TrainingSlab]:
+        """Yield slabs of the file."""
+        for first, ratings in _read(self._ratings, "train", self._ratings.row_indptr):
+            stored: Array = ratings.values
+            table = None
+            if ratings.bounds is None:
+                numbers = self._numbering.numbers(ratings.values)
+                if numbers is not None:
+                    stored = numbers
+                    table = self._numbering.values
+            yield _TrainingSlab(
+                first=first,
+                indptr=ratings.indptr,
+                columns=ratings.indices.astype(self._index, copy=False),
+                stored=stored,
+                table=table,
+                weights=ratings.weights,
+                bounds=ratings.bounds,
+            )
+
+
+def _counts(ratings: Ratings, slabs: Iterable[_TrainingSlab]) -> tuple[Array, Array]:
     """Return the sums of the weights of the training ratings of rows and of columns, or numbers."""
     if ratings.mean_weight is None:
         return np.diff(ratings.row_indptr), ratings.column_counts
     of_rows = np.zeros(ratings.n_rows)
     of_columns = np.zeros(ratings.n_cols)
-    for slab in _read(ratings, "train", ratings.row_indptr):
-        rated = slab.ratings
-        of_rows += np.bincount(slab.first + rated.rows, rated.weights, len(of_rows))
-        of_columns += np.bincount(rated.indices, rated.weights, len(of_columns))
+    for slab in slabs:
+        of_rows += np.bincount(slab.rows, slab.weights, len(of_rows))
+        of_columns += np.bincount(slab.columns, slab.weights, len(of_columns))
     return of_rows, of_columns
-
-
-class _TrainingSlabs:
-    """The training ratings less their mean, for several sweeps.
-
-    At most `_KEPT` ratings are read once.
-    """
-
-    def __init__(self, ratings: Ratings) -> None:
-        self._ratings = ratings
-        self._kept: list[_Rows] | None = None
-        if ratings.nnz <= _KEPT:
-            self._kept = list(_read(ratings, "train", ratings.row_indptr))
-
-    def __iter__(self) -> Iterator[_Deviations]:
-        slabs: Iterable[_Rows]
-        if self._kept is None:
-            slabs = _read(self._ratings, "train", self._ratings.row_indptr)
-        else:
-            slabs = self._kept
-        for slab in slabs:
-            yield slab.deviations(self._ratings.mean)
-
-
-def _sweep(
-    slabs: Iterable[_Deviations],
-    means: tuple[Float64, Float64],
-    row_numbers: Float64,
-    *,
-    tau: float,
-    strength: float,
-) -> tuple[Float64, float]:
-    """Set the means of the rows in place, given the means of the columns; `strength` is lambda_a.
-
-    `row_numbers` are those of `_counts`.
-
-    Returns
-    -------
-    sums : (J,) float64
-        Weighted sums by column of the residuals: rating - mean - mean of the row's bias.
-    squares : float
-        Weighted sum of all squared residuals, and of the variances of ratings within bounds.
-    """
-    sums = np.zeros(len(means[1]))
-    squares = 0.0
-    for batch in slabs:
-        if batch.bounds is not None:
-            predicted = means[0][batch.rows] + means[1][batch.columns]
-            squares += _expect_bounded(batch, predicted, tau)
-        rows = slice(batch.first, batch.first + len(batch.indptr) - 1)
-        residuals = batch.values
-        sums += sweep_rows(
-            batch.indptr,
-            batch.columns,
-            residuals,
-            batch.weights,
-            numbers=row_numbers[rows],
-            tau=tau,
-            strength=strength,
-            means=(means[0][rows], means[1]),
-        )
-        squares += float(residuals @ batch.weighted(residuals))
-    return sums, squares
-
-
-def _expect_bounded(batch: _Deviations, predicted: Float64, tau: float) -> float:
-    """Set the values of ratings within bounds to their means; return the sum of their variances.
-
-    They are truncated normal variables about the `predicted` deviations. Each variance is
-    multiplied by its rating's weight.
-    """
-    assert batch.bounds is not None
-    bounded = batch.bounds.bounded
-    weights = np.ones(np.count_nonzero(bounded), np.float32)
-    if batch.weights is not None:
-        weights = batch.weights[bounded]
-    mean, variance = truncated_moments(
-        predicted[bounded],
-        1 / np.sqrt(tau * weights, dtype=np.float64),
-        batch.bounds.lower[bounded],
-        batch.bounds.upper[bounded],
-    )
-    batch.values[bounded] = mean
-    return float((weights * variance).sum())
 
 
 def baselines(
@@ -269,76 +324,35 @@ def errors_of(ratings: Ratings, biases: BiasesOnly) -> Iterator[tuple[Int64, Int
 
 
 class _Deviations(NamedTuple):
-    """Ratings of a part, in consecutive rows, less the training mean.
+    """Ratings of a part less the training mean.
 
     Attributes
     ----------
-    first : int
-        The first row.
-    indptr : (rows + 1,) int64, starting at 0
+    rows : (n,) int64
     columns : (n,) int32
     values : (n,) float64
-    weights : (n,) float32 or None
-        Relative precisions of the ratings.
-    bounds : Bounds or None
-        Bounds of the ratings less the training mean.
     """
 
-    first: int
-    indptr: Int64
+    rows: Int64
     columns: Int32
     values: Float64
-    weights: Float32 | None
-    bounds: Bounds | None
-
-    @property
-    def rows(self) -> Int64:
-        """Row of every rating, (n,) int64; computed at every access."""
-        return self.first + np.repeat(np.arange(len(self.indptr) - 1), np.diff(self.indptr))
-
-    def weighted(self, numbers: Float64) -> Float64:
-        """Return numbers of the ratings times their weights."""
-        if self.weights is None:
-            return numbers
-        return numbers * self.weights
 
 
-class _Rows(NamedTuple):
-    """Ratings in consecutive rows, from row `first` on."""
-
-    first: int
-    ratings: RowRatings
-
-    def deviations(self, mean: float) -> _Deviations:
-        """Return the ratings less a mean."""
-        ratings = self.ratings
-        bounds = None
-        if ratings.bounds is not None:
-            bounds = ratings.bounds.less(mean)
-        return _Deviations(
-            first=self.first,
-            indptr=ratings.indptr,
-            columns=ratings.indices,
-            values=ratings.values.astype(np.float64) - mean,
-            weights=ratings.weights,
-            bounds=bounds,
-        )
-
-
-def _read(ratings: Ratings, part: Split, indptr: Int64) -> Iterator[_Rows]:
-    """Yield training or test ratings, some rows at a time."""
-    for start, stop in row_slabs(indptr, _SLAB):
+def _read(ratings: Ratings, part: Split, indptr: Int64) -> Iterator[tuple[int, RowRatings]]:
+    """Yield the first row and the ratings of slabs of a part, those without ratings left out."""
+    for start, stop in row_slabs(indptr, SLAB):
         slab = ratings.slab(part, start, stop)
         if len(slab.indices):
-            yield _Rows(start, slab)
+            yield start, slab
 
 
 def _exact_deviations(ratings: Ratings, part: Split, indptr: Int64) -> Iterator[_Deviations]:
     """Yield the ratings of a part that are not known only by bounds, less the training mean."""
-    for slab in _read(ratings, part, indptr):
-        exact = _Rows(slab.first, slab.ratings.exact()).deviations(ratings.mean)
+    for first, slab in _read(ratings, part, indptr):
+        exact = slab.exact()
         if len(exact.values):
-            yield exact
+            deviations = exact.values.astype(np.float64) - ratings.mean
+            yield _Deviations(first + exact.rows, exact.indices, deviations)
 
 
 # ---------------------------------------------------------------------- comparison with a model

@@ -4,8 +4,8 @@ With deviations d_ij of weight w_ij from the mean, and means m_j of the columns'
 
     m_i = tau sum_j w_ij (d_ij - m_j) / (tau n_i + lambda),    n_i = sum_j w_ij,
 
-and the deviations become d_ij - m_i, whose weighted sums by column are added up. All sums are in
-the order of the ratings, in float64.
+and the residuals d_ij - m_i are added up by column, and squared, each with its weight. All sums are
+in the order of the ratings, in float64.
 """
 
 from __future__ import annotations
@@ -13,67 +13,77 @@ from __future__ import annotations
 import numpy as np
 
 from dsgmcmc.kernels import jit
-from dsgmcmc.types import Float32, Float64, Int32, Int64
+from dsgmcmc.kernels.stored import COLUMN, RATINGS
+from dsgmcmc.types import Array, Float32, Float64
 
-_SWEEP = '''\
-@kernel("void(int64[::1], int32[::1], float32[::1], float64[::1], float64[::1], float64, float64, "
-        "float64[::1], float64[::1], float64[::1])", set())
-def sweep(indptr, columns, weights, deviations, numbers, tau, strength, rows, means, sums):
-    """Set the means of the rows, subtract them, and add deviations to the sums of columns."""
+_SWEEP = f'''\
+@kernel("float64({RATINGS}, float32[::1], float64[::1], float64, float64, float64, float64[::1], "
+        "float64[::1], float64[::1])", set())
+def sweep(indptr, indices, codes, values, weights, numbers, mean, tau, strength, of_rows,
+          of_columns, sums):
+    """Set the means of the rows, and add residuals to the sums of columns."""
+    ratings = uint64(indptr[-1])
+    halves = uint64(indices.shape[0]) > ratings
+    coded = codes.shape[0] > 0
     weighted = weights.shape[0] > 0
+    squares = float64(0)
     for i in range(indptr.shape[0] - 1):
         total = float64(0)
-        for r in range(indptr[i], indptr[i + 1]):
-            deviation = deviations[r] - means[columns[r]]
+        for r in range(uint64(indptr[i]), uint64(indptr[i + 1])):
+            deviation = float64(values[codes[r]] if coded else values[r]) - mean
+            deviation -= of_columns[column(indices, halves, r)]
             if weighted:
                 deviation *= weights[r]
             total += deviation
-        mean = tau * total / (tau * numbers[i] + strength)
-        rows[i] = mean
-        for r in range(indptr[i], indptr[i + 1]):
-            deviation = deviations[r] - mean
-            deviations[r] = deviation
+        of_row = tau * total / (tau * numbers[i] + strength)
+        of_rows[i] = of_row
+        for r in range(uint64(indptr[i]), uint64(indptr[i + 1])):
+            residual = float64(values[codes[r]] if coded else values[r]) - mean - of_row
+            weighed = residual
             if weighted:
-                deviation *= weights[r]
-            sums[columns[r]] += deviation
+                weighed *= weights[r]
+            sums[column(indices, halves, r)] += weighed
+            squares += weighed * residual
+    return squares
 '''
 
 
 def sweep_rows(
-    indptr: Int64,
-    columns: Int32,
-    deviations: Float64,
+    ratings: tuple[Array, ...],
     weights: Float32 | None,
     *,
     numbers: Float64,
+    mean: float,
     tau: float,
     strength: float,
     means: tuple[Float64, Float64],
-) -> Float64:
-    """Set the means of rows in place, and subtract them from the deviations.
+    sums: Float64,
+) -> float:
+    """Set the means of rows, add residuals to `sums`, and return the sum of their squares.
 
     Parameters
     ----------
-    indptr : (n + 1,) int64
-    columns : (m,) int32
-    deviations : (m,) float64
-        Ratings less their mean; on return also less the mean of the row.
+    ratings : tuple of arrays
+        Ratings of n rows (`dsgmcmc.kernels.stored.kernel_arguments`).
     weights : (m,) float32, optional
     numbers : (n,) float64
         Sums of the weights of the rows, or numbers of ratings.
+    mean : float
+        Mean of the ratings.
     tau, strength : float
         Precision of the noise, and lambda.
     means : (n,) and (J,) float64
         Those of the rows, which are set, and of the columns.
+    sums : (J,) float64
+        Weighted sums of residuals by column, to which those of these ratings are added.
 
     Returns
     -------
-    (J,) float64
-        Weighted sums of the new deviations by column.
+    float
+        Weighted sum of the squares of the residuals.
     """
     if weights is None:
         weights = np.zeros(0, np.float32)
-    sums = np.zeros(len(means[1]))
-    kernel = jit.compile_source("biases", _SWEEP).sweep
-    kernel(indptr, columns, weights, deviations, numbers, tau, strength, means[0], means[1], sums)
-    return sums
+    kernel = jit.compile_source("biases", COLUMN + _SWEEP).sweep
+    squares: float = kernel(*ratings, weights, numbers, mean, tau, strength, *means, sums)
+    return squares

@@ -31,15 +31,16 @@ def to_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("to_the_end")
-@pytest.mark.parametrize("slab", [7, 10**6])
+@pytest.mark.parametrize(("slab", "kept_bytes"), [(7, 0), (7, 10**6), (10**6, 10**6)])
 def test_the_fit_solves_its_equations(
-    data: Path, monkeypatch: pytest.MonkeyPatch, slab: int
+    data: Path, monkeypatch: pytest.MonkeyPatch, slab: int, kept_bytes: int
 ) -> None:
     """The means are those of the joint posterior, and the precisions those that their updates give.
 
     The last row and column have no rating, so their variances are those of the prior.
     """
-    monkeypatch.setattr(baselines, "_SLAB", slab)
+    monkeypatch.setattr(baselines, "SLAB", slab)
+    monkeypatch.setattr(baselines, "_KEPT_BYTES", kept_bytes)
     with Ratings(data) as ratings:
         fitted = fit_biases_only(ratings)
         shape = (ratings.n_rows, ratings.n_cols)
