@@ -364,7 +364,8 @@ class BPMF(Estimator, FittedModel):
               indices are the names (see `unstored`);
             - AnnData, users are observations; a DataArray or Dataset of xarray (see `variable`);
             - an array (n, 3): user, item, rating; or a data frame with columns of these names, or
-              of the names in `columns`, in any order;
+              of the names in `columns`, in any order; a structured array with such fields; or what
+              pandas has in an index of users and items;
             - an array or data frame (I, J) with a row for each user and a column for each item (see
               `matrix`);
             - with `time_levels`, a data frame or array (n, 4) with the timestamp in seconds, or a

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
@@ -22,6 +23,7 @@ from dsgmcmc.data.columns import (
     assign_columns,
     expand_parts,
     find_column,
+    joined,
     locate,
     parse_columns,
     refuse_rounded,
@@ -576,17 +578,36 @@ def _frame_columns(
     if names is not None:
         sample = _first_rows(X)
     heading = Heading("the data frame", names, len(labels), sample)
-    if "rating" in roles:
-        positions = assign_columns(heading, columns, timed="timestamp" in roles)
-    else:
-        example = ",".join(f"{role}=NAME" for role in roles)
-        advice = f'rename them, or give BPMF(columns="{example}")'
-        positions = locate(heading, columns, possible, advice=advice, optional=optional)
+    with _advising_index(X):
+        if "rating" in roles:
+            positions = assign_columns(heading, columns, timed="timestamp" in roles)
+        else:
+            example = ",".join(f"{role}=NAME" for role in roles)
+            advice = f'rename them, or give BPMF(columns="{example}")'
+            positions = locate(heading, columns, possible, advice=advice, optional=optional)
     found = {role: labels[k] for role, k in positions.items() if main_role(role) in possible}
     return RatingArrays(
         {role: np.asarray(X[label]) for role, label in found.items()},
         labels={role: str(label) for role, label in found.items()},
     )
+
+
+@contextmanager
+def _advising_index(X: Any) -> Iterator[None]:
+    """Context in which errors about columns say how the index of a data frame becomes columns."""
+    try:
+        yield
+    except InputError as error:
+        levels = [
+            str(name)
+            for name in getattr(getattr(X, "index", None), "names", ())
+            if name is not None
+        ]
+        if not levels:
+            raise
+        raise InputError(
+            f"{error}; {joined(levels)} of its index would be columns in frame.reset_index()"
+        ) from error
 
 
 def _first_rows(X: Any) -> list[list[str]]:
@@ -605,6 +626,8 @@ def _convert_names(columns: dict[str, Array]) -> None:
 
 def typed_names(column: Array, role: str) -> Array:
     """Convert a column of names to an int64 array or to an object array of str."""
+    if column.dtype.kind == "S":
+        column = np.char.decode(column)
     if column.dtype == object:
         missing = [is_missing(value) or value == "" for value in column]
         _refuse_rows(np.array(missing, bool), f"{role} name")

@@ -1,4 +1,7 @@
-"""Tables in memory of other libraries become data frames: of Arrow, polars, DuckDB and xarray."""
+"""Tables in memory become data frames.
+
+They are of Arrow, DuckDB or xarray, structured arrays, or what pandas has in an index.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from dsgmcmc.data.columns import find_column
 from dsgmcmc.errors import InputError
 from dsgmcmc.types import Array
 
@@ -37,6 +41,7 @@ class Frame:
 def as_frame(table: Any) -> Any:
     """Return a table of Arrow, DuckDB or xarray, or a lazy frame, as a data frame.
 
+    So are structured arrays, and objects of pandas whose index has the names (`_with_index`).
     Masked arrays become arrays with missing values. Others are returned unchanged.
 
     A single column, such as a Series of pandas or polars, is no table.
@@ -47,7 +52,9 @@ def as_frame(table: Any) -> Any:
         return table.collect()  # a LazyFrame of polars
     if is_data_array(table):
         return _frame_of_data_array(table)
-    table = unmasked(table)
+    if getattr(getattr(table, "dtype", None), "names", None):
+        return Frame({name: unmasked(table[name]) for name in table.dtype.names})
+    table = _with_index(unmasked(table))
     is_table = any(hasattr(table, name) for name in ("columns", "column_names", "schema"))
     if not hasattr(table, "__arrow_c_stream__") or not is_table:
         return table
@@ -64,6 +71,28 @@ def as_frame(table: Any) -> Any:
     arrow = table if _is_arrow(table) else pyarrow.table(table)
     names = [str(name) for name in arrow.column_names]
     return Frame({name: _as_array(arrow.column(k)) for k, name in enumerate(names)})
+
+
+def _with_index(table: Any) -> Any:
+    """Return a data frame of what pandas has in an index of several levels; others unchanged.
+
+    Such an index is the table, names the ratings of a series, or has the names of users and items
+    of a data frame. Without names of levels, the columns of a series are numbered.
+    """
+    if hasattr(table, "to_frame") and getattr(table, "nlevels", 1) > 1:
+        return table.to_frame(index=False)
+    index: Any = getattr(table, "index", None)
+    if getattr(index, "nlevels", 1) == 1:
+        return table
+    if hasattr(table, "columns"):
+        levels = [name for name in index.names if name is not None and name not in table.columns]
+        if any(find_column(levels, role) is None for role in ("user", "item")):
+            return table
+        return table.reset_index(levels)
+    frame = table.rename("rating" if table.name is None else table.name).reset_index()
+    if all(name is None for name in index.names):
+        frame.columns = range(frame.shape[1])
+    return frame
 
 
 def unmasked(array: Any) -> Any:

@@ -323,6 +323,9 @@ def fill_in(X: Any, position: int | None, values: Float64) -> Any:
         if k != position:
             column = _filled_column(column, next(filled))
         columns.append(column)
+    if isinstance(X, np.ndarray):  # a structured one
+        types = [column.dtype for column in columns]
+        return np.rec.fromarrays(columns, dtype=list(zip(frame.columns, types, strict=True)))
     return _frame_of(frame, columns)
 
 

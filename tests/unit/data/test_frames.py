@@ -1,4 +1,6 @@
-"""Tables of Arrow, polars and DuckDB are read as the same table in pandas is."""
+"""Tables of Arrow, polars and DuckDB, structured arrays, and what pandas has in an index of several
+levels, are read as the same table in pandas is.
+"""
 
 import sys
 
@@ -107,3 +109,58 @@ def test_masked_cells_are_not_rated():
             read_ratings(*given)
     whole = np.ma.masked_array(np.column_stack([pairs, [1, 2, 3, 4]]))
     assert read_ratings(whole).columns["rating"].tolist() == [1, 2, 3, 4]
+
+
+INDEXED = RATED.set_index(["user", "item"])["rating"]
+
+
+@pytest.mark.parametrize(
+    "X",
+    [
+        INDEXED,
+        INDEXED.rename(None),
+        INDEXED.rename_axis([None, None]),
+        RATED.set_index(["user", "item"])[["rating"]],
+        RATED.assign(item=list("abaab"))[["user", "item", "rating"]].to_records(index=False),
+    ],
+    ids=["series", "without a name", "without names of levels", "frame", "records"],
+)
+def test_names_in_an_index_and_in_fields(X):
+    """They are those of ratings, and of pairs."""
+    found = read_ratings(X).columns
+    assert found["user"].tolist() == RATED.user.tolist()
+    assert found["item"].tolist() == list("abaab")
+    assert found["rating"].tolist() == RATED.rating.tolist()
+    pairs = getattr(X, "index", X)
+    assert [names.tolist() for names in read_pairs(pairs)] == [RATED.user.tolist(), list("abaab")]
+
+
+def test_fields_of_bytes_in_another_order():
+    """As columns of a data frame, they are found by their names and by `columns`."""
+    rows = list(zip(RATED.user, "abaab", RATED.rating, strict=True))
+    X = np.array(rows, dtype=[("item_id", "i8"), ("user_id", "S1"), ("value", "f4")])
+    found = read_ratings(X, form=InputForm(columns="rating=value")).columns
+    assert found["user"].tolist() == list("abaab")
+    assert found["item"].tolist() == RATED.user.tolist()
+    assert found["rating"].tolist() == RATED.rating.tolist()
+
+
+def test_an_index_that_names_users_alone_is_advised():
+    """It may as well have no meaning, so users say that it has one."""
+    advice = "user of its index would be columns in frame.reset_index"
+    with pytest.raises(InputError, match=f"cannot tell which column is user .*{advice}"):
+        read_ratings(RATED.set_index("user")[["item", "rating"]])
+    with pytest.raises(InputError, match=f"cannot tell which column is user .*{advice}"):
+        read_pairs(RATED.set_index("user")[["item", "rating"]])
+
+
+def test_a_structured_array_may_be_a_matrix():
+    """It comes back from `complete` with its fields."""
+    values = np.random.default_rng(2).normal(size=(30, 5))
+    values[::7, 2] = np.nan
+    matrix = np.rec.fromarrays(values.T, names=list("pqrst"))
+    model = BPMF(rank=1, iterations=4, burn_in=2, options={"grid": 1}).fit(matrix)
+    completed = model.complete(matrix)
+    assert completed.dtype.names == tuple("pqrst")
+    assert completed["p"].tolist() == values[:, 0].tolist()
+    assert np.isfinite(completed["r"]).all()
