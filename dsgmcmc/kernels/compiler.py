@@ -8,6 +8,8 @@ needed.
 
 from __future__ import annotations
 
+import base64
+import ctypes
 import functools
 import inspect
 import platform
@@ -26,6 +28,7 @@ from numba.core.typeinfer import register_dispatcher
 from numba.extending import intrinsic
 
 from dsgmcmc.kernels import tiles, vectors
+from dsgmcmc.kernels.native import Argument, MachineCode
 from dsgmcmc.terminal import log
 
 numba.config.SLP_VECTORIZE = 1  # type: ignore[attr-defined]
@@ -40,6 +43,9 @@ FAST = set(vectors.FAST)
 EXACT = {"contract"}
 
 _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
+
+#: Options of kernels that are called without Numba: no wrapper for Python, no memory of its own.
+_WITHOUT_NUMBA: dict[str, Any] = {"no_cpython_wrapper": True, "_nrt": False}
 
 #: Decorators of functions that the kernels in their module call.
 helper = numba.njit(**_OPTIONS, fastmath=FAST)
@@ -61,6 +67,48 @@ def kernel(signature: str, fastmath: set[str] = FAST) -> Callable[[Callable[...,
         return dispatcher
 
     return decorate
+
+
+def exported(
+    signature: str, fastmath: set[str] = FAST
+) -> Callable[[Callable[..., Any]], MachineCode]:
+    """Decorate a kernel that is called without Numba (`kernels.native`)."""
+
+    def decorate(function: Callable[..., Any]) -> MachineCode:
+        _announce()
+        dispatcher = numba.njit(**_OPTIONS, **_WITHOUT_NUMBA, fastmath=fastmath)(function)
+        dispatcher.compile(signature)
+        (compiled,) = dispatcher.overloads.values()
+        module = compiled.library._final_module
+        missing = [name for name in _external(module) if not hasattr(_PROCESS, name)]
+        if missing:
+            raise TypeError(f"{function.__name__} needs {', '.join(missing)}, which C lacks")
+        code = compiled.library.codegen._tm.emit_object(module)
+        return MachineCode(
+            name=function.__name__,
+            symbol=compiled.fndesc.llvm_func_name,
+            arguments=[_argument(argument) for argument in compiled.signature.args],
+            code=base64.b64encode(code).decode(),
+        )
+
+    return decorate
+
+
+#: Functions that any machine code in this process can call.
+_PROCESS = ctypes.CDLL(None)
+
+
+def _external(module: Any) -> list[str]:
+    """Return names of functions that a module of LLVM calls, and does not have."""
+    names = [function.name for function in module.functions if function.is_declaration]
+    return [name for name in names if not name.startswith("llvm.")]
+
+
+def _argument(numba_type: Any) -> Argument:
+    """Return the type of an argument of a kernel."""
+    if isinstance(numba_type, types.Array):
+        return Argument(str(numba_type.dtype).replace("boolean", "bool"), numba_type.ndim)
+    return Argument(str(numba_type), 0)
 
 
 @intrinsic

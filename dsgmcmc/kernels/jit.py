@@ -14,7 +14,7 @@ cannot be written or its disk is full, the process uses a temporary folder and r
 Numba's cache files are pickles, which can run code as the user, so the folder has mode 0700.
 
 Numba is imported with the first kernel (`kernels.compiler`): commands without kernels start
-without it.
+without it. So do those whose kernels are compiled to machine code alone (`native_kernels`).
 """
 
 from __future__ import annotations
@@ -24,8 +24,11 @@ import contextlib
 import fcntl
 import functools
 import hashlib
+import importlib.metadata
 import importlib.util
+import json
 import os
+import platform
 import shutil
 import sys
 import tempfile
@@ -36,6 +39,7 @@ from types import ModuleType
 from typing import IO
 
 from dsgmcmc.errors import naming
+from dsgmcmc.kernels.native import Kernel, MachineCode, from_json
 
 _HEADER = """\
 import math
@@ -45,6 +49,9 @@ from dsgmcmc.kernels.compiler import EXACT, exact_helper, helper, kernel, wide_v
 from numpy import float32, float64, int32, int64, uint32, uint64
 
 """
+
+_NATIVE_HEADER = _HEADER.replace(", kernel,", ", exported as kernel,")
+_MACHINE_CODE = "machine-code.json"
 
 #: Seconds in which any kernel is compiled; a process that has waited for so long compiles it, too.
 _PATIENCE = 60.0
@@ -73,20 +80,71 @@ def compile_source(name: str, source: str) -> ModuleType:
 
     source = _HEADER + source
     digest = hashlib.sha256("\0".join((machine(), name, source)).encode()).hexdigest()[:32]
-    module_name = f"dsgmcmc_{name}_{digest}"
     path = _publish(cache_directory() / digest, f"{name}.py", source)
+    with naming(path), _one_compiles(path.parent, "*.nbi"):  # Numba writes the code beside it
+        return _import_source(path, f"dsgmcmc_{name}_{digest}")
+
+
+def _import_source(path: Path, module_name: str) -> ModuleType:
+    """Import a file of generated source."""
     spec = importlib.util.spec_from_file_location(module_name, path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[module_name] = module  # Numba looks up a cached function's globals by module name
     try:
-        with naming(path), _one_compiles(path.parent):  # Numba writes the machine code beside it
-            spec.loader.exec_module(module)
+        spec.loader.exec_module(module)
     except BaseException:
         del sys.modules[module_name]
         raise
     return module
+
+
+@functools.cache
+def native_kernels(name: str, source: str) -> dict[str, Kernel]:
+    """Return the kernels of generated source, by name, as machine code that needs no Numba.
+
+    Parameters are as for `compile_source`. Their machine code is beside their source.
+    """
+    source = _NATIVE_HEADER + source
+    digest = hashlib.sha256("\0".join((_machine(), name, source)).encode()).hexdigest()[:32]
+    path = _publish(cache_directory() / digest, f"{name}.py", source)
+    stored = path.with_name(_MACHINE_CODE)
+    with naming(path):
+        if not stored.exists():
+            with _one_compiles(path.parent, _MACHINE_CODE):
+                if not stored.exists():
+                    _store(_import_source(path, f"dsgmcmc_{name}_{digest}"), stored)
+        compiled = [from_json(kernel) for kernel in json.loads(stored.read_text())]
+    return {kernel.name: Kernel(kernel) for kernel in compiled}
+
+
+def _store(module: ModuleType, path: Path) -> None:
+    """Write the machine code of all kernels in a module to a file, atomically."""
+    compiled = [value for value in vars(module).values() if isinstance(value, MachineCode)]
+    with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
+        json.dump(compiled, file)
+        file.flush()
+        os.fsync(file.fileno())
+    Path(file.name).replace(path)
+
+
+@functools.cache
+def _machine() -> str:
+    """Describe, without Numba, everything except the source on which machine code depends."""
+    from llvmlite import binding  # slow to import
+
+    facts = [
+        platform.python_implementation() + sys.version,
+        *(importlib.metadata.version(name) for name in ("numba", "llvmlite", "numpy")),
+        binding.get_process_triple(),
+        binding.get_host_cpu_name(),
+        binding.get_host_cpu_features().flatten(),
+    ]
+    facts += [f"{name}={value}" for name, value in sorted(os.environ.items()) if "NUMBA_" in name]
+    folder = Path(__file__).parent
+    facts += [(folder / f"{name}.py").read_text() for name in ("vectors", "tiles", "compiler")]
+    return "\n".join(facts)
 
 
 @functools.cache
@@ -145,14 +203,14 @@ def _publish(folder: Path, file_name: str, source: str) -> Path:
 
 
 @contextlib.contextmanager
-def _one_compiles(folder: Path) -> Iterator[None]:
+def _one_compiles(folder: Path, compiled: str) -> Iterator[None]:
     """Let one process at a time compile the source in a folder; the others find the machine code.
 
-    Folders that cannot be written, and file systems without locks, raise `OSError`: then every
-    process compiles.
+    It is in files with names like `compiled`. Folders that cannot be written, and file systems
+    without locks, raise `OSError`: then every process compiles.
     """
     with contextlib.ExitStack() as held:
-        if not any(folder.rglob("*.nbi")):
+        if not any(folder.rglob(compiled)):
             with contextlib.suppress(OSError):
                 _wait_for_lock(held.enter_context((folder / "lock").open("wb")))
         yield

@@ -242,11 +242,11 @@ _BELOW, _ABOVE, _P, _CUT = range(2 * LANES, 6 * LANES, LANES)
 
 _LEVELS = f'''
 
-@kernel("void(float32[::1], float32[::1], float32[:, ::1], int32[::1], float32[:, ::1])", EXACT)
-def probabilities(eta, scales, cuts, owner, out):
+@kernel("void(float32[::1], float32[::1], float32[:, ::1], int32[::1], float32[::1], "
+        "float32[:, ::1])", EXACT)
+def probabilities(eta, scales, cuts, owner, tile, out):
     """Probabilities of all levels by the thresholds of the owners, {LANES} side by side."""
     R = out.shape[1]
-    tile = np.zeros({6 * LANES}, np.float32)
     for block in range(0, eta.shape[0], {LANES}):
         here = min({LANES}, eta.shape[0] - block)
         for lane in range(here):
@@ -308,8 +308,13 @@ def level_probabilities(
     if owner is None:
         owner = np.zeros(len(eta), np.int32)
     owner = np.ascontiguousarray(owner, np.int32)
-    jit.compile_source("levels", FUNCTIONS + _LEVELS).probabilities(
-        np.ascontiguousarray(eta), np.ascontiguousarray(scale), cuts, owner, probability
+    jit.native_kernels("levels", FUNCTIONS + _LEVELS)["probabilities"](
+        np.ascontiguousarray(eta),
+        np.ascontiguousarray(scale),
+        cuts,
+        owner,
+        np.zeros(6 * LANES, np.float32),
+        probability,
     )
     return probability
 
@@ -318,7 +323,7 @@ def level_moments(p: Float32, values: Float64) -> tuple[Float32, Float32]:
     """Return means and variances, (q,) float32, of distributions (q, R) over these values."""
     mean = np.empty(len(p), np.float32)
     variance = np.empty(len(p), np.float32)
-    jit.compile_source("levels", FUNCTIONS + _LEVELS).moments(
+    jit.native_kernels("levels", FUNCTIONS + _LEVELS)["moments"](
         np.ascontiguousarray(p), values.astype(np.float32), mean, variance
     )
     return mean, variance

@@ -156,7 +156,7 @@ def cells_kernel(K: int, biases: bool) -> Callable[..., None]:
     if biases:
         added = f" + (theta_w[d, i, {K}] + theta_h[d, j, {K}])"
     source = _CELLS.format(K=K, biases=added)
-    kernel: Callable[..., None] = jit.compile_source(f"cells_{K}", source).cells
+    kernel: Callable[..., None] = jit.native_kernels(f"cells_{K}", source)["cells"]
     return kernel
 
 
@@ -167,7 +167,7 @@ def join_rows(users: PairedRows, items: PairedRows, rank: int) -> tuple[Float64,
     """
     mean = np.empty(len(users.of_pair))
     variance = np.empty(len(users.of_pair))
-    jit.compile_source("join", _JOIN).join(
+    jit.native_kernels("join", _JOIN)["join"](
         users.of_pair,
         items.of_pair,
         users.mean,
@@ -311,7 +311,7 @@ def ndtr(x: Array) -> Float64:
     """
     points = np.ascontiguousarray(x, np.float64)
     probability = np.empty_like(points)
-    jit.compile_source("normal", _NORMAL).ndtr(
+    jit.native_kernels("normal", _NORMAL)["ndtr"](
         points.reshape(-1), *_tables(), probability.reshape(-1)
     )
     return probability
@@ -352,6 +352,6 @@ def summarise(
     mean, sd, low, high = (np.empty(len(centre), np.float32) for _ in range(4))
     # an allocation in the kernel would load as slowly as Numba
     scratch = np.empty((3, len(weights)))
-    summarise = jit.compile_source("mixture", _MIXTURE).summarise
+    summarise = jit.native_kernels("mixture", _MIXTURE)["summarise"]
     summarise(centre, variance, weights, *levels, *z, _tables()[0], scratch, mean, sd, low, high)
     return mean, sd, low, high

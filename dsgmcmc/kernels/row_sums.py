@@ -32,4 +32,4 @@ def sum_rows(matrix: Float32, rows: Int64, ends: Int64, out: Float32) -> None:
         Ends of the choices in `rows`, after a 0.
     out : (q, m) float32
     """
-    jit.compile_source("row_sums", _SOURCE).sums(matrix, rows, ends, out)
+    jit.native_kernels("row_sums", _SOURCE)["sums"](matrix, rows, ends, out)

@@ -2,13 +2,17 @@
 in NumPy.
 """
 
+import sys
+
 import numpy as np
 import pytest
 from runs import Made, law_of_counts, make_run
 from scipy.special import expit
 from scipy.stats import norm
 from scipy.stats import t as student
+from support import run as run_program
 
+from dsgmcmc import open_run
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.draws import Draw
 from dsgmcmc.posterior.predict import Predictor
@@ -290,3 +294,20 @@ def test_items_are_ranked_by_what_is_asked_for(run: Run) -> None:
     if run.config.likelihood == "ordinal-logit":
         ((_, items, score),) = recommend(run, np.int32([3]), Ranking(top=n, by="mean"))
         np.testing.assert_allclose(score, p[items] @ LEVELS, rtol=1e-4)
+
+
+@pytest.mark.parametrize("likelihood", ["gaussian", "ordinal-logit"])
+def test_a_process_predicts_without_numba(tmp_path, likelihood):
+    """Importing Numba takes longer than all else that a prediction needs."""
+    made = make_run(tmp_path, stars=True, likelihood=likelihood)
+    pair = [[made.users[0], made.items[0]]]
+    expected = open_run(made.path).predict_interval(pair)  # compiles what is missing
+    done = run_program(
+        sys.executable,
+        "-c",
+        f"import sys\nfrom dsgmcmc import open_run\nmodel = open_run({str(made.path)!r})\n"
+        f"low, high = model.predict_interval({pair})\n"
+        "print(low[0], high[0], 'numba' in sys.modules)",
+    )
+    low, high, imported = done.expect().out.split()
+    assert ([float(low)], [float(high)], imported) == (*map(list, expected), "False")
