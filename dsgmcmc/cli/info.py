@@ -120,7 +120,7 @@ def _describe_ratings(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     with Ratings(path) as ratings:
         facts: dict[str, Any] = {name: getattr(ratings, name) for name in (*sizes, *others)}
         facts["transposed"] = ratings.orientation.transposed
-        facts["untrained"] = ratings.untrained()
+        facts["untrained"] = ratings.untrained
         facts["bounded"] = ratings.count_bounded("train")
         facts["bounded_test"] = ratings.count_bounded("test")
         facts["item_levels"] = ratings.item_levels

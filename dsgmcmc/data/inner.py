@@ -19,7 +19,8 @@ from typing_extensions import override
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.data.ratings_format import AGES, SPLITS, RowRatings, Side, Split, Times, row_slabs
 from dsgmcmc.errors import InputError
-from dsgmcmc.types import Float32, Int32, Mask, UInt64
+from dsgmcmc.kernels.stored import count_values
+from dsgmcmc.types import Float32, Float64, Int32, Int64, Mask, UInt64
 
 _SLAB_ENTRIES = 4_000_000  # ratings that are read at a time
 
@@ -59,6 +60,7 @@ class InnerSplit(Ratings):
         self.digest = hashlib.sha256(
             f"{ratings.digest} inner {share!r} {rows!r} {seed}".encode()
         ).hexdigest()
+        vars(self).pop("untrained", None)  # of the file's test ratings
         self._count()
 
     def _count(self) -> None:
@@ -122,6 +124,10 @@ class InnerSplit(Ratings):
         if chosen.weights is None:
             return chosen
         return chosen._replace(weights=chosen.weights / self._mean_weight)
+
+    @override
+    def count_levels(self) -> tuple[Float64, Int64] | None:
+        return count_values(self.values("train"))
 
     @override
     def stored_weights(self, part: Split, start: int, stop: int) -> Float32:

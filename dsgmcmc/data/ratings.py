@@ -56,7 +56,7 @@ from dsgmcmc.data.ratings_format import (
 from dsgmcmc.data.resolution import SAMPLE, find_resolution
 from dsgmcmc.data.stored_values import find_bad_cells, read_attribute, read_columns
 from dsgmcmc.errors import InputError, refusing
-from dsgmcmc.kernels.stored import Numbering
+from dsgmcmc.kernels.stored import Numbering, count_values
 from dsgmcmc.orientation import Orientation
 from dsgmcmc.storage.hdf5 import checked_dataset
 from dsgmcmc.types import Array, Factor, Float32, Float64, Int32, Int64, UInt8
@@ -272,12 +272,13 @@ class Ratings(AbstractContextManager["Ratings"]):
         """Return the numbers of the groups of training ratings in rows `start` to `stop`."""
         return self._read("train/group", *_entries(self.row_indptr, start, stop))
 
+    @cached_property
     def untrained(self) -> dict[str, int]:
-        """Return the numbers of test ratings whose "user", or "item", has no training ratings."""
+        """Numbers of test ratings whose "user", or "item", has no training ratings."""
         without_training = np.diff(self.row_indptr) == 0
         by_row = int(np.diff(self.test_indptr)[without_training].sum())
         by_column = 0
-        for start, stop in row_slabs(self.test_indptr, 1 << 22):
+        for start, stop in row_slabs(self.test_indptr, SLAB):
             columns = self.columns("test", start, stop)
             by_column += int(np.count_nonzero(self.column_counts[columns] == 0))
         row_entity, column_entity = self.entities
@@ -298,18 +299,23 @@ class Ratings(AbstractContextManager["Ratings"]):
         (`dsgmcmc.data.inner`), so that a model of a view has the same levels as a model of the
         file.
         """
-        levels = self._levels
-        if levels is None or len(levels) > limit:
+        counted = self._counted
+        if counted is None or len(counted[0]) > limit:
             return None
-        return levels
+        return counted[0]
+
+    def count_levels(self) -> tuple[Float64, Int64] | None:
+        """Return the distinct training ratings, (R,) float64 ascending, and the number of each.
+
+        The result is None if there are more than `dsgmcmc.kernels.stored.FEW`.
+        """
+        return self._counted
 
     @cached_property
-    def _levels(self) -> Float64 | None:
-        numbering = Numbering()
-        for first in range(0, len(self._data["train/values"]), _PIECE):
-            if numbering.numbers(self._read("train/values", first, first + _PIECE)) is None:
-                return None
-        return np.unique(numbering.values).astype(np.float64)
+    def _counted(self) -> tuple[Float64, Int64] | None:
+        """Result of `count_levels` of the file."""
+        starts = range(0, len(self._data["train/values"]), _PIECE)
+        return count_values(self._read("train/values", start, start + _PIECE) for start in starts)
 
     @cached_property
     def resolution(self) -> float | None:

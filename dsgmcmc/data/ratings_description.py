@@ -65,7 +65,7 @@ def _describe_test(ratings: Ratings) -> str:
     text = f"{ratings.nnz_test:,} ({ratings.nnz_test / total:.1%})"
     if bounded := ratings.count_bounded("test"):
         text += f"; {bounded:,} known only by bounds"
-    if untrained := describe_untrained(ratings.untrained()):
+    if untrained := describe_untrained(ratings.untrained):
         text += f"; {untrained}"
     return text
 
@@ -92,6 +92,6 @@ def doubts_about_test(ratings: Ratings) -> list[str]:
     return [
         f"all test ratings are of {entity}s without training ratings: are the {entity}s named"
         " as in the training file?"
-        for entity, number in ratings.untrained().items()
+        for entity, number in ratings.untrained.items()
         if 0 < number == ratings.nnz_test and entity not in with_parts
     ]

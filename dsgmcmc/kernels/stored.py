@@ -8,13 +8,13 @@ kernel reads all kinds.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import pairwise
 
 import numpy as np
 
 from dsgmcmc.kernels import jit
-from dsgmcmc.types import Array, Float32, Int32, Int64, UInt8
+from dsgmcmc.types import Array, Float32, Float64, Int32, Int64, UInt8
 
 #: Number of distinct values that one byte can index.
 FEW = 256
@@ -117,6 +117,25 @@ class Numbering:
         if self._known > FEW:
             return None
         return codes
+
+
+def count_values(pieces: Iterable[Float32]) -> tuple[Float64, Int64] | None:
+    """Return the distinct values of pieces, (n,) float64 ascending, and the number of each, (n,).
+
+    None if there are more than `FEW`.
+    """
+    numbering = Numbering()
+    of_numbers = np.zeros(FEW, np.int64)
+    for piece in pieces:
+        numbers = numbering.numbers(piece)
+        if numbers is None:
+            return None
+        of_numbers += np.bincount(numbers, minlength=FEW)
+    # -0 and 0 have two numbers
+    values, index = np.unique(numbering.values.astype(np.float64), return_inverse=True)
+    counts = np.zeros(len(values), np.int64)
+    np.add.at(counts, index, of_numbers[: len(index)])
+    return values, counts
 
 
 _SPLIT = '''\

@@ -14,7 +14,8 @@ from typing_extensions import override
 
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.data.ratings_format import Bounds, RowRatings, Split
-from dsgmcmc.types import Array, Float64
+from dsgmcmc.kernels.stored import count_values
+from dsgmcmc.types import Array, Float64, Int64
 
 Scale = Literal["identity", "log", "log1p"]
 
@@ -120,10 +121,18 @@ class Logarithm(Transform):
                 return None
             return self.scaled(values)
 
+        def count_levels() -> tuple[Float64, Int64] | None:
+            return count_values(view.values("train"))
+
         minimum, maximum = self.scaled(np.array([ratings.minimum, ratings.maximum])).tolist()
         view = copy(ratings)
         vars(view).update(
-            slab=slab, levels=levels, minimum=minimum, maximum=maximum, recorded=ratings
+            slab=slab,
+            levels=levels,
+            count_levels=count_levels,
+            minimum=minimum,
+            maximum=maximum,
+            recorded=ratings,
         )
         total = sum(float(values.sum(dtype=np.float64)) for values in view.values("train"))
         view.mean = total / ratings.nnz

@@ -455,7 +455,7 @@ class RatingsSource:
             "rmse_mean": scores.pop("rmse"),
             "mae_mean": scores.pop("mae"),
             "test_ratings": scores.pop("ratings"),
-            "untrained": self.ratings.untrained(),
+            "untrained": self.ratings.untrained,
             **scores,
             "baselines": facts.get("baselines"),
             "over_biases": None if over_biases is None else over_biases.result(),

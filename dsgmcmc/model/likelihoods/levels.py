@@ -8,7 +8,6 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from dsgmcmc.data.ratings import Ratings
-from dsgmcmc.kernels.stored import FEW, Numbering
 from dsgmcmc.types import Float64, Int64, Mask
 
 #: Distinct values of open files, or of views of them, and their numbers of ratings.
@@ -47,19 +46,10 @@ class Levels(NamedTuple):
 
 def _count(ratings: Ratings) -> tuple[Float64, Int64]:
     """Return the distinct training ratings, (R,) ascending, and the number of each, (R,)."""
-    if ratings.levels(FEW) is None:
+    counted = ratings.count_levels()
+    if counted is None:
         return _count_many(ratings)
-    numbering = Numbering()
-    of_numbers = np.zeros(FEW, np.int64)
-    for slab in ratings.values("train"):
-        numbers = numbering.numbers(slab)
-        assert numbers is not None
-        of_numbers += np.bincount(numbers, minlength=FEW)
-    # -0 and 0 have two numbers
-    values, index = np.unique(numbering.values.astype(np.float64), return_inverse=True)
-    counts = np.zeros(len(values), np.int64)
-    np.add.at(counts, index, of_numbers[: len(index)])
-    return values, counts
+    return counted
 
 
 def _count_many(ratings: Ratings) -> tuple[Float64, Int64]:

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 from support import write_cells
 
+from dsgmcmc.data.inner import InnerSplit
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.model.likelihoods.levels import Levels
+from dsgmcmc.model.transform import Logarithm
 
 
 @pytest.mark.parametrize("distinct", [1, 2, 256, 257, 900])
@@ -23,3 +25,21 @@ def test_ratings_are_counted_at_each_value(tmp_path: Path, distinct: int) -> Non
     np.testing.assert_array_equal(levels.values, expected)
     np.testing.assert_array_equal(levels.counts, counts)
     assert levels.counts.dtype == np.int64
+
+
+@pytest.mark.parametrize("view_of", ["inner", "log"])
+def test_a_view_counts_its_own_ratings(tmp_path: Path, view_of: str) -> None:
+    """Also after those of the file were counted."""
+    rng = np.random.default_rng(0)
+    rows, columns = np.nonzero(rng.random((60, 40)) < 0.9)
+    values = rng.integers(1, 6, len(rows)).astype(np.float32)
+    with Ratings(write_cells(tmp_path / "r.h5", (60, 40), rows, columns, values)) as ratings:
+        assert Levels.from_ratings(ratings).counts.sum() == len(values)
+        view: Ratings = InnerSplit(ratings, 0.3, seed=1)
+        if view_of == "log":
+            view = Logarithm(shift=0.0, has_mean=True).view(ratings)
+        levels = Levels.from_ratings(view)
+        seen = np.concatenate([*view.values("train")]).astype(np.float64)
+    expected, counts = np.unique(seen, return_counts=True)
+    np.testing.assert_array_equal(levels.values, expected)
+    np.testing.assert_array_equal(levels.counts, counts)
