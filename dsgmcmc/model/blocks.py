@@ -22,7 +22,6 @@ from dsgmcmc.data.ratings_format import SLAB, Bounds, RowRatings, row_slabs
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.stored import (
     Numbering,
-    index_type,
     kernel_arguments,
     split_columns,
     transposed,
@@ -422,27 +421,13 @@ class RatingBlocks:
     def _read_train(self, ratings: Ratings, start: int, stop: int) -> list[CellRatings]:
         """Read the cells of a range of rows.
 
-        They are read in slabs, so that peak memory is little above the size of the result.
+        They are read in slabs, whose pieces are joined cell by cell.
         """
-        bounds = self.column_bounds
-        grid = len(bounds) - 1
-        slabs = [
-            (start + first, start + last)
-            for first, last in row_slabs(ratings.row_indptr[start : stop + 1], SLAB)
-        ]
-        block_of = np.repeat(np.arange(grid, dtype=np.int32), np.diff(bounds))
-        sizes = np.zeros(grid, np.int64)
-        for first, last in slabs:
-            sizes += np.bincount(block_of[ratings.columns("train", first, last)], minlength=grid)
-        cells = _GrowingCells(
-            sizes, stop - start, bounds, weighted=self.weighted, bounded=self.bounded
-        )
-        for first, last in slabs:
-            slab = ratings.slab("train", first, last)
+        cells = _GrowingCells(self.column_bounds)
+        for first, last in row_slabs(ratings.row_indptr[start : stop + 1], SLAB):
+            slab = ratings.slab("train", start + first, start + last)
             coded = self._codes(slab.values - np.float32(self.centre))
-            slab = slab._replace(values=coded, bounds=self._centred(slab.bounds))
-            if not cells.add(first - start, slab):
-                raise InputError(f"{ratings.path} has changed while it was read: start again")
+            cells.add(slab._replace(values=coded, bounds=self._centred(slab.bounds)))
         return cells.finished()
 
     def _cut_test(self, ratings: RowRatings) -> TestRows:
@@ -525,74 +510,50 @@ def _divide_bounds(bounds: Bounds | CellBounds | None, scale: float) -> None:
 
 
 class _GrowingCells:
-    """The cells of a range of rows, to which slabs of rows are added.
+    """The cells of a range of rows, to which slabs of rows are added in order.
 
     Parameters
     ----------
-    sizes : (B,) int64
-        Number of ratings of each cell.
-    n_rows : int
     column_bounds : (B + 1,) int64
         First column of every cell, and the number of columns.
-    weighted, bounded : bool
-        Whether ratings have weights, and bounds.
     """
 
-    def __init__(
-        self,
-        sizes: Int64,
-        n_rows: int,
-        column_bounds: Int64,
-        *,
-        weighted: bool = False,
-        bounded: bool = False,
-    ) -> None:
-        self._sizes = sizes
+    def __init__(self, column_bounds: Int64) -> None:
         self._bounds = column_bounds
-        self._widths = np.diff(column_bounds)
         self._numbering = Numbering()
-        self._filled = np.zeros(len(sizes), np.int64)
-        index = index_type(int(self._widths.max()))
-        self._indptr = [np.zeros(n_rows + 1, np.int64) for _ in sizes]
-        self._indices = [np.empty(n, index) for n in sizes]
-        self._stored: list[Array] = [np.empty(n, np.uint8) for n in sizes]
-        self._weights: list[Float32 | None] = [None] * len(sizes)
-        if weighted:
-            self._weights = [np.empty(n, np.float32) for n in sizes]
-        self._limits: list[Bounds | None] = [None] * len(sizes)
-        if bounded:
-            self._limits = [Bounds(np.empty(n, np.float32), np.empty(n, np.float32)) for n in sizes]
+        self._has_table = True
+        self._cells = [_Pieces() for _ in column_bounds[1:]]
 
-    @property
-    def _has_table(self) -> bool:
-        """Whether the stored values are indices in a table of distinct values."""
-        return self._stored[0].dtype == np.uint8
-
-    def add(self, first: int, ratings: RowRatings) -> bool:
-        """Add ratings of rows from `first` on; return False if a cell has too many."""
-        values = ratings.values
-        numbers = self._numbering.numbers(values)
-        if numbers is None and self._has_table:  # too many distinct values for a table
-            self._stored = [self._numbering.values[stored] for stored in self._stored]
-        stored_values = values if numbers is None else numbers
+    def add(self, ratings: RowRatings) -> None:
+        """Add the ratings of the next rows."""
+        values: Array = ratings.values
+        if self._has_table:
+            numbers = self._numbering.numbers(ratings.values)
+            if numbers is None:  # too many distinct values for a table
+                self._leave_table()
+            else:
+                values = numbers
         weights = self._split(ratings, ratings.weights)
         limits = [self._split(ratings, limit) for limit in ratings.bounds or ()]
-        cells = split_columns(ratings.indptr, ratings.indices, stored_values, self._bounds)
+        cells = split_columns(ratings.indptr, ratings.indices, values, self._bounds)
         for c, (rows, local_columns, stored) in enumerate(cells):
-            begin = self._filled[c]
-            end = begin + len(local_columns)
-            if end > self._sizes[c]:
-                return False
-            self._indptr[c][first + 1 : first + len(rows)] = begin + rows[1:]
-            self._indices[c][begin:end] = local_columns
-            self._stored[c][begin:end] = stored
-            of_cell = self._weights[c]
-            if of_cell is not None:
-                of_cell[begin:end] = weights[c]
-            for limit, split in zip(self._limits[c] or (), limits, strict=False):
-                limit[begin:end] = split[c]
-            self._filled[c] = end
-        return True
+            pieces = self._cells[c]
+            pieces.indptr.append(pieces.indptr[-1][-1] + rows[1:])
+            pieces.indices.append(local_columns)
+            pieces.stored.append(stored)
+            if weights:
+                pieces.weights.append(weights[c])
+            if limits:
+                lower, upper = limits
+                pieces.lower.append(lower[c])
+                pieces.upper.append(upper[c])
+
+    def _leave_table(self) -> None:
+        """Replace indices in the table of distinct values by the values."""
+        self._has_table = False
+        table = self._numbering.values
+        for pieces in self._cells:
+            pieces.stored = [table[stored] for stored in pieces.stored]
 
     def _split(self, ratings: RowRatings, numbers: Float32 | None) -> list[Float32]:
         """Further numbers of the ratings by cell; an empty list without any."""
@@ -602,29 +563,53 @@ class _GrowingCells:
         return [of_cell for _, _, of_cell in cells]
 
     def finished(self) -> list[CellRatings]:
-        """The cells, each with a table of its own if there is one."""
+        """The cells, each with a table of its own if there is one; their pieces are gone."""
+        widths = np.diff(self._bounds).tolist()
         cells = []
-        for c, width in enumerate(self._widths.tolist()):
+        for pieces, width in zip(self._cells, widths, strict=True):
             table = self._numbering.values.copy() if self._has_table else None
-            cells.append(
-                CellRatings(
-                    indptr=self._indptr[c],
-                    indices=self._indices[c],
-                    stored=self._stored[c],
-                    table=table,
-                    columns=width,
-                    weights=self._weights[c],
-                    bounds=self._bounds_of(c),
-                )
-            )
+            cells.append(pieces.joined(table, width))
         return cells
 
-    def _bounds_of(self, c: int) -> CellBounds | None:
-        """Bounds of the ratings in a cell, if there are any."""
-        limits = self._limits[c]
-        if limits is None:
-            return None
-        return CellBounds.of_cell(self._indptr[c], self._indices[c], limits)
+
+class _Pieces:
+    """The ratings of a cell in pieces of consecutive rows, as `CellRatings` has them."""
+
+    def __init__(self) -> None:
+        self.indptr: list[Int64] = [np.zeros(1, np.int64)]
+        self.indices: list[Array] = []
+        self.stored: list[Array] = []
+        self.weights: list[Float32] = []
+        self.lower: list[Float32] = []
+        self.upper: list[Float32] = []
+
+    def joined(self, table: Float32 | None, columns: int) -> CellRatings:
+        """Join the pieces, which are removed."""
+        indptr = _join(self.indptr)
+        indices = _join(self.indices)
+        weights = None
+        if self.weights:
+            weights = _join(self.weights)
+        bounds = None
+        if self.lower:
+            limits = Bounds(_join(self.lower), _join(self.upper))
+            bounds = CellBounds.of_cell(indptr, indices, limits)
+        return CellRatings(
+            indptr=indptr,
+            indices=indices,
+            stored=_join(self.stored),
+            table=table,
+            columns=columns,
+            weights=weights,
+            bounds=bounds,
+        )
+
+
+def _join(pieces: list[Array]) -> Array:
+    """Return the arrays of a list in one, and empty the list."""
+    joined = np.concatenate(pieces)
+    pieces.clear()
+    return joined
 
 
 def _give_memory_back() -> None:
