@@ -31,15 +31,14 @@ from dsgmcmc.data.prepare import Summary, prepare_ratings
 from dsgmcmc.data.reading import DataReading
 from dsgmcmc.data.result_table import library_of
 from dsgmcmc.data.settings import Duplicates, PrepareSettings
-from dsgmcmc.errors import AgreedError, InputError, RunWarning, StoppedError
+from dsgmcmc.errors import InputError, RunWarning, StoppedError
 from dsgmcmc.parallel.alone import Alone
 from dsgmcmc.parallel.comm import on_root
 from dsgmcmc.parallel.mpirun import number_of_processes, run_sample
-from dsgmcmc.posterior.fitted import FittedModel
+from dsgmcmc.posterior.fitted import FittedModel, for_users
 from dsgmcmc.posterior.matrix_target import TrainingData
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.runs.progress import in_notebook
-from dsgmcmc.settings import in_python
 from dsgmcmc.storage.files import Scratch, without_scratch
 from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.terminal import log, warn
@@ -54,21 +53,6 @@ ADMITTED: dict[str, tuple[Any, ...]] = {
     "duplicates": get_args(Duplicates),
     "model": ("auto", None),
 }
-
-
-@contextmanager
-def _for_users() -> Iterator[None]:
-    """Context in which messages use Python names, and not those of temporary files.
-
-    An error that all processes raise together becomes an ordinary error.
-    """
-    with in_python():
-        try:
-            yield
-        except InputError as error:
-            if type(error) not in (InputError, AgreedError):
-                raise  # users can tell it from others, and it names the disk that is full
-            raise InputError(without_scratch(str(error))) from error.__cause__
 
 
 @contextmanager
@@ -345,7 +329,7 @@ class BPMF(Estimator, FittedModel):
 
     # ------------------------------------------------------------------ fitting
 
-    @_for_users()
+    @for_users()
     def fit(
         self,
         X: Any,
@@ -466,7 +450,7 @@ class BPMF(Estimator, FittedModel):
             return TrainingData(data_array_of(X, form.choice), form)
         return TrainingData(form=form, library=library_of(X))
 
-    @_for_users()
+    @for_users()
     def fit_transform(self, X: Any, y: Any = None) -> Any:
         """Fit to a matrix, and return it without holes, as scikit-learn's imputers do.
 
@@ -602,7 +586,7 @@ class BPMF(Estimator, FittedModel):
         if status:
             raise StoppedError("stopped at a checkpoint before the end: go on with warm_start=True")
 
-    @_for_users()
+    @for_users()
     def compare(self, X: Any, y: Any = None, *, metric: Metric | None = None) -> Comparison:
         """Compare models that suit the ratings, as ``dsgmcmc compare`` does, without fitting.
 

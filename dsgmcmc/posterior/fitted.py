@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, ParamSpec, Self, TypeVar, overload
@@ -13,7 +14,7 @@ from dsgmcmc.data.arrays import InputForm, RatingArrays, list_names, read_pairs
 from dsgmcmc.data.columns import Columns
 from dsgmcmc.data.frames import unmasked
 from dsgmcmc.data.result_table import Table, frame_like
-from dsgmcmc.errors import InputError, not_fitted, retry_if_gone
+from dsgmcmc.errors import AgreedError, InputError, not_fitted, retry_if_gone
 from dsgmcmc.model.predictive.base import Prediction, known_by_bounds
 from dsgmcmc.posterior.cells import CellCompletion
 from dsgmcmc.posterior.completion import (
@@ -49,6 +50,7 @@ from dsgmcmc.posterior.settings import By, PredictOptions
 from dsgmcmc.posterior.similar import similar
 from dsgmcmc.posterior.slices import Slices, form_of_new, frame_of_parts, pairs_of
 from dsgmcmc.settings import in_python
+from dsgmcmc.storage.files import without_scratch
 from dsgmcmc.terminal import warn
 from dsgmcmc.types import Array, Float64, Int32
 
@@ -58,12 +60,27 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
+@contextmanager
+def for_users() -> Iterator[None]:
+    """Context in which messages use Python names, and not those of temporary files.
+
+    An error that all processes raise together becomes an ordinary error.
+    """
+    with in_python():
+        try:
+            yield
+        except InputError as error:
+            if type(error) not in (InputError, AgreedError):
+                raise  # users can tell it from others, and it names the disk that is full
+            raise InputError(without_scratch(str(error))) from error.__cause__
+
+
 def renewing(method: Callable[P, T]) -> Callable[P, T]:
     """Decorate a method that reads files of a run, which a running job may remove.
 
-    If it has, the run is reopened and the method repeated. Messages use Python names.
+    If it has, the run is reopened and the method repeated. Messages are those `for_users`.
     """
-    return retry_if_gone(in_python()(method), lambda model: model._renew())
+    return retry_if_gone(for_users()(method), lambda model: model._renew())
 
 
 class FittedModel:

@@ -114,9 +114,13 @@ _SCRATCH = "dsgmcmc-"
 
 
 def without_scratch(text: str) -> str:
-    """Return a message about ratings in memory, X, without the temporary file that has them."""
-    folder = re.escape(str(Path(tempfile.gettempdir()) / _SCRATCH))
-    return re.sub(rf"{folder}\w+/(ratings|other)[.]h5", "X", text)
+    """Return a message about a model in memory, in which temporary files have no paths.
+
+    The ratings file is X, and the run directory is the run.
+    """
+    folder = re.escape(str(Path(tempfile.gettempdir()) / _SCRATCH)) + r"\w+"
+    text = re.sub(rf"{folder}/(ratings|other)[.]h5", "X", text)
+    return re.sub(rf"{folder}/run\b", "the run", text)
 
 
 class Scratch:

@@ -4,11 +4,12 @@ import json
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 from runs import Made, make_run
 from support import typed
 
-from dsgmcmc import open_run
+from dsgmcmc import BPMF, open_run
 from dsgmcmc.errors import InputError
 from dsgmcmc.terminal import say_json
 
@@ -115,3 +116,14 @@ def test_an_unknown_user_learns_of_fold_in_and_of_the_prior(long_names: Path) ->
     model.unknown = "refuse"
     with pytest.raises(InputError, match=r"fold_in takes .* need unknown prior"):
         model.predict([["somebody", UUIDS[0]]])
+
+
+def test_a_run_without_a_directory_is_the_run() -> None:
+    """Messages of a fit, and of its methods, name no temporary folder."""
+    pairs = np.argwhere(np.arange(80).reshape(10, 8) % 3)
+    ratings = pairs.sum(axis=1) % 5
+    with pytest.raises(InputError, match=r"^the run has no posterior yet"):
+        BPMF(rank=1, iterations=4, burn_in=2, options={"prior": "fixed"}).fit(pairs, ratings)
+    unsaved = BPMF(rank=1, iterations=20, burn_in=4, options={"save_draws": 0}).fit(pairs, ratings)
+    with pytest.raises(InputError, match=r"^the run has no saved draws to predict from"):
+        unsaved.predict(pairs)
