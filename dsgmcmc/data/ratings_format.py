@@ -224,6 +224,12 @@ class Times(NamedTuple):
         return f"{group}/place", f"{group}/page"
 
 
+def known_by_bounds(bounds: tuple[Array, Array]) -> Mask:
+    """Which ratings are known only by their lower and upper bounds, which then differ."""
+    lower, upper = bounds
+    return np.asarray(lower < upper)
+
+
 class Bounds(NamedTuple):
     """Bounds between which ratings are known to lie, (m,) float32 each; equal if they are exact."""
 
@@ -233,7 +239,7 @@ class Bounds(NamedTuple):
     @property
     def bounded(self) -> Mask:
         """Which ratings are not exact, (m,)."""
-        return self.lower < self.upper
+        return known_by_bounds(self)
 
     def less(self, centre: float) -> Bounds:
         """Return the bounds of the ratings less a number."""

@@ -26,6 +26,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.random import Generator
 
+from dsgmcmc.data.ratings_format import known_by_bounds
 from dsgmcmc.model.likelihoods import Law
 from dsgmcmc.model.likelihoods.own_prior import OwnParameters, OwnPrior
 from dsgmcmc.model.predictive.base import EFFECT_NODES
@@ -144,7 +145,7 @@ class RatedRows:
             bounds = joined_bounds([row.x for row in self.rows], [row.bounds for row in self.rows])
             if bounds is None:
                 return logs
-            bounded = bounds[:, 0] < bounds[:, 1]
+            bounded = known_by_bounds((bounds[:, 0], bounds[:, 1]))
             masses = self.law.log_between_at(bounds.T, eta, scales, parameters)
             return np.where(bounded, masses, logs)
         terms = [

@@ -13,9 +13,10 @@ import numpy as np
 from dsgmcmc.data.arrays import InputForm, RatingArrays, list_names, read_pairs
 from dsgmcmc.data.columns import Columns
 from dsgmcmc.data.frames import unmasked
+from dsgmcmc.data.ratings_format import known_by_bounds
 from dsgmcmc.data.result_table import Table, frame_like
 from dsgmcmc.errors import AgreedError, InputError, not_fitted, retry_if_gone
-from dsgmcmc.model.predictive.base import Prediction, known_by_bounds
+from dsgmcmc.model.predictive.base import Prediction
 from dsgmcmc.posterior.cells import CellCompletion
 from dsgmcmc.posterior.completion import (
     Completion,

@@ -8,11 +8,12 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from dsgmcmc.data.ratings_format import known_by_bounds
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.likelihoods import Law
 from dsgmcmc.model.likelihoods.limits import limits_from, resolution_from
 from dsgmcmc.model.limits import UNLIMITED, Limits
-from dsgmcmc.model.predictive.base import Moments, Predictive, known_by_bounds
+from dsgmcmc.model.predictive.base import Moments, Predictive
 from dsgmcmc.posterior.live import newest_states
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.settings import named

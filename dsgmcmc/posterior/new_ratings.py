@@ -9,9 +9,9 @@ import numpy as np
 
 from dsgmcmc.data.parts import array_of
 from dsgmcmc.data.precision import find_bad_scale
+from dsgmcmc.data.ratings_format import known_by_bounds
 from dsgmcmc.errors import InputError, refusing
 from dsgmcmc.model.likelihoods.ordinal import MAX_THRESHOLDS
-from dsgmcmc.model.predictive.base import known_by_bounds
 from dsgmcmc.posterior.draws import OTHER
 from dsgmcmc.posterior.names import Vocabulary
 from dsgmcmc.posterior.part_rows import name_features_of

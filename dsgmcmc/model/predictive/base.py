@@ -19,7 +19,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dsgmcmc.types import Array, Float32, Float64, Int32, Int64, Mask
+from dsgmcmc.data.ratings_format import known_by_bounds
+from dsgmcmc.types import Array, Float32, Float64, Int32, Int64
 
 #: Smaller probabilities are raised to this value before their logarithm is taken; float32 can
 #: represent it.
@@ -353,12 +354,6 @@ class LogScores(NamedTuple):
             name: None if scores is None else float(scores.mean())
             for name, scores in self._asdict().items()
         }
-
-
-def known_by_bounds(bounds: tuple[Array, Array]) -> Mask:
-    """Which ratings are known only by bounds, which differ."""
-    lower, upper = bounds
-    return np.asarray(lower < upper)
 
 
 def nearest_level(x: Array, levels: Float64) -> Int64:
