@@ -6,8 +6,10 @@ valid range, and the default fill value of a variable that has no ``_FillValue``
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -42,58 +44,107 @@ _FILL_OF_BYTES = {"i1": -127, "u1": 255}  # which may as well be values
 _NA_OF_R = -2147483648  # ncdf4 writes R's NA so
 
 
+class Variable(NamedTuple):
+    """A variable of two dimensions.
+
+    Attributes
+    ----------
+    name, user, item : str
+        Its name, and its dimensions of users and items.
+    values : (n, m) float64
+        Its values by user and item; NaN where they are missing.
+    is_transposed : bool
+        Whether the file has a row for each item.
+    """
+
+    name: str
+    user: str
+    item: str
+    values: Float64
+    is_transposed: bool
+
+
 def read_netcdf(path: Path, choice: Choice, limit: int, *, classic: bool) -> TableFile:
     """Return a variable; its dimensions of users and items are named by the user, or usual."""
-    xarray = library("xarray", path)
-    engine = "scipy"
-    if not classic:
-        library("h5netcdf", path)
-        engine = "h5netcdf"
+    open_dataset = _opener(path, classic=classic)
     # xarray's backends raise errors of many types
     with refusing(f"{path} cannot be read", Exception):
-        data = xarray.open_dataset(path, engine=engine, mask_and_scale=False, decode_times=False)
+        data = open_dataset(mask_and_scale=False, decode_times=False)
     with data:
         variables = {str(name): variable for name, variable in data.data_vars.items()}
-        candidates = [
-            name
-            for name, variable in variables.items()
-            if len(variable.dims) == 2 and variable.dtype.kind in "fiu"
-        ]
-        if not candidates and choice.variable is None:
-            shapes = [f"{name}{variable.dims}" for name, variable in variables.items()]
-            raise InputError(
-                f"{path} has no variable of two dimensions (it has {', '.join(shapes) or 'none'}):"
-                " select one by xarray, and give the DataArray to BPMF"
-            )
-        name = select(path, candidates, choice)
-        variable = variables[name]
-        user, item = _roles(path, name, [str(dim) for dim in variable.dims], choice.columns)
-        refuse_cells(path, variable.shape, limit)
-        with refusing(f"{path} cannot be read", Exception):
-            values = np.asarray(variable.transpose(user, item).values)
-        values = unpack(f"{path}, {name}", values, {**variable.attrs, **variable.encoding})
-    with refusing(f"{path} cannot be read", Exception):
-        drop = list(variables)
-        with xarray.open_dataset(path, engine=engine, drop_variables=drop) as axes:
-            users, items = (
-                _names(axes, dim, n) for dim, n in zip((user, item), values.shape, strict=True)
-            )
+        variable = _read_variable(path, variables, choice, limit)
+    with (
+        refusing(f"{path} cannot be read", Exception),
+        open_dataset(drop_variables=list(variables)) as axes,
+    ):
+        users = _names(axes, variable.user, variable.values.shape[0])
+        items = _names(axes, variable.item, variable.values.shape[1])
     unwritten = None
     if not classic:
-        unwritten = _unwritten(path, name, variable.dims == (user, item))
-    values, note, choice = with_meaning(f"{path}, {name}", values, unwritten, choice)
-    about = f"users are {user}, items are {item}, ratings are {name}"
+        unwritten = _unwritten(path, variable)
+    values, note, choice = with_meaning(
+        f"{path}, {variable.name}", variable.values, unwritten, choice
+    )
+    about = f"users are {variable.user}, items are {variable.item}, ratings are {variable.name}"
     if note:
         about += f"; {note}"
     matrix = LabelledMatrix(users, items, values, about)
     return as_table(path, matrix, choice._replace(columns={}), limit)
 
 
-def _unwritten(path: Path, name: str, in_order: bool) -> Mask | None:
-    """Return the cells of a variable that nobody wrote; its axes are swapped if not `in_order`."""
+def _opener(path: Path, *, classic: bool) -> Callable[..., Any]:
+    """Return what opens a file by xarray; raise InputError if a library is not installed."""
+    xarray = library("xarray", path)
+    engine = "scipy"
+    if not classic:
+        library("h5netcdf", path)
+        engine = "h5netcdf"
+    return partial(xarray.open_dataset, path, engine=engine)
+
+
+def _read_variable(
+    path: Path, variables: Mapping[str, Any], choice: Choice, limit: int
+) -> Variable:
+    """Read the variable that the user has chosen, or the only one of two dimensions."""
+    name = _select(path, variables, choice)
+    variable = variables[name]
+    user, item = _roles(path, name, [str(dim) for dim in variable.dims], choice.columns)
+    refuse_cells(path, variable.shape, limit)
     with refusing(f"{path} cannot be read", Exception):
-        unwritten = unwritten_in(path, name)
-    if unwritten is None or in_order:
+        stored = np.asarray(variable.transpose(user, item).values)
+    return Variable(
+        name=name,
+        user=user,
+        item=item,
+        values=unpack(f"{path}, {name}", stored, {**variable.attrs, **variable.encoding}),
+        is_transposed=variable.dims != (user, item),
+    )
+
+
+def _select(path: Path, variables: Mapping[str, Any], choice: Choice) -> str:
+    """Return the name of the variable that is read.
+
+    Raises InputError if there are none of two dimensions, or several and no choice.
+    """
+    candidates = [
+        name
+        for name, variable in variables.items()
+        if len(variable.dims) == 2 and variable.dtype.kind in "fiu"
+    ]
+    if not candidates and choice.variable is None:
+        shapes = [f"{name}{variable.dims}" for name, variable in variables.items()]
+        raise InputError(
+            f"{path} has no variable of two dimensions (it has {', '.join(shapes) or 'none'}):"
+            " select one by xarray, and give the DataArray to BPMF"
+        )
+    return select(path, candidates, choice)
+
+
+def _unwritten(path: Path, variable: Variable) -> Mask | None:
+    """Return the cells of a variable that nobody wrote, by user and item; None without any."""
+    with refusing(f"{path} cannot be read", Exception):
+        unwritten = unwritten_in(path, variable.name)
+    if unwritten is None or not variable.is_transposed:
         return unwritten
     return unwritten.T
 
