@@ -374,16 +374,14 @@ class Advantage:
         self._biases = biases
         self._gains = _SumsByUser(ratings)
         self._reductions = _SumsByUser(ratings)
+        self._pairs = _TestPairs(ratings)
         self._total = 0.0
-        self._added = 0
         self._measure = "log_predictive_density"
 
     def add(self, scored: ScoredRatings) -> None:
         """Add the next test ratings, in the order of the file."""
         test = scored.test
-        start = self._added
-        self._added += len(test.rating)
-        rows, columns, weights = _pairs(self._ratings, start, self._added)
+        rows, columns, weights = self._pairs.take(len(test.rating))
         simple = self._biases.predictive(rows, columns, scored.levels, weights)
         simple.resolution = scored.predictive.resolution
         logs = scored.logs.log_predictive_density
@@ -424,7 +422,7 @@ class Advantage:
             square = difference_of_sums(reductions.sums, reductions.counts)
         return {
             "measure": self._measure,
-            "biases_only": self._total / self._added,
+            "biases_only": self._total / gains.counts.sum(),
             "gain": gain.mean,
             "gain_error": gain.error,
             "square": square.mean,
@@ -458,12 +456,19 @@ def _log_scores(predictive: Predictive, test: TestPredictions) -> Float64:
     return predictive.with_bounds(logs, test.bounds)
 
 
-def _pairs(ratings: Ratings, start: int, stop: int) -> tuple[Int64, Int32, Array]:
-    """Return rows, columns and weights of the test ratings `start` to `stop` of the file."""
-    indptr = ratings.test_indptr
-    first = int(np.searchsorted(indptr, start, side="right")) - 1
-    last = int(np.searchsorted(indptr, stop))
-    slab = ratings.slab("test", first, last)
-    rows = first + slab.rows
-    cut = slice(start - int(indptr[first]), stop - int(indptr[first]))
-    return rows[cut], slab.indices[cut], slab.precisions[cut]
+class _TestPairs:
+    """Rows, columns and weights of the test ratings, in the order of the file."""
+
+    def __init__(self, ratings: Ratings) -> None:
+        self._slabs = _read(ratings, "test", ratings.test_indptr)
+        self._rest: list[Array] = [np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0)]
+
+    def take(self, n: int) -> list[Array]:
+        """Return rows, (n,) int64, columns, (n,) int32, and weights, (n,), of the next n."""
+        while len(self._rest[0]) < n:
+            first, slab = next(self._slabs)
+            following: list[Array] = [first + slab.rows, slab.indices, slab.precisions]
+            self._rest = [np.concatenate(pair) for pair in zip(self._rest, following, strict=True)]
+        taken = [array[:n] for array in self._rest]
+        self._rest = [array[n:] for array in self._rest]
+        return taken

@@ -67,9 +67,11 @@ def inside(transforms: Pit, low: float, high: float) -> Float64:
     The share is 0 or 1 if the interval is a single point.
     """
     below, up_to = transforms
+    contained = (low <= up_to) & ((up_to < high) | (high == 1))
+    if np.array_equal(below, up_to):
+        return contained.astype(np.float64)
     width = up_to - below
     common = np.maximum(np.minimum(up_to, high) - np.maximum(below, low), 0.0)
-    contained = (low <= up_to) & ((up_to < high) | (high == 1))
     return np.where(width > 0, common / np.where(width > 0, width, 1.0), contained)
 
 

@@ -120,7 +120,10 @@ class TestPredictions(NamedTuple):
         is_point = below == up_to  # distributions of discrete ratings do not exceed limits
         inside = is_point & ((is_low & (below > 0.5)) | (is_high & (below < 0.5)))
         cases = [inside, (self.rating < low) & ~is_low, (self.rating > high) & ~is_high]
-        return np.select(cases, [0.5, 0.0, 1.0], below), np.select(cases, [0.5, 0.0, 1.0], up_to)
+        moved = np.select(cases, [0.5, 0.0, 1.0], up_to)
+        if is_point.all():
+            return moved, moved
+        return np.select(cases, [0.5, 0.0, 1.0], below), moved
 
     def predictive(self, law: type[Law], levels: Float64 | None) -> Predictive:
         """Return predictive distributions of the ratings; `levels` are their levels, if any."""

@@ -309,7 +309,10 @@ class Predictive(ABC):
 
         Between them, the randomised transform is uniform [Czado 2009].
         """
-        return self.below(x), self.cdf(x)
+        up_to = self.cdf(x)
+        if self.has_counts:
+            return self.below(x), up_to
+        return up_to, up_to
 
     def log_scores(self, x: Array, bounds: tuple[Array, Array] | None = None) -> LogScores:
         """Log scores of ratings.

@@ -87,4 +87,5 @@ class LevelDistribution(Predictive):
 
     @override
     def pit(self, x: Array) -> tuple[Float64, Float64]:
-        return super().pit(self.levels[nearest_level(x, self.levels)])
+        level = self.levels[nearest_level(x, self.levels)]
+        return self.below(level), self.cdf(level)

@@ -83,10 +83,13 @@ def test_ratings_that_are_all_the_same_have_a_fit(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize("scale", ["measurements", "levels", "counts"])
-def test_the_advantage_is_that_of_loops(tmp_path: Path, transposed: bool, scale: str) -> None:
+def test_the_advantage_is_that_of_loops(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, transposed: bool, scale: str
+) -> None:
     """Both gains have the standard error of a mean of clusters by user, whatever the parts of the
-    predictions.
+    predictions, and those in which the file is read.
     """
+    monkeypatch.setattr(baselines, "SLAB", 5)
     path = write_planted(tmp_path / "r.h5", stars=scale != "measurements", transposed=transposed)
     law = NegativeBinomial if scale == "counts" else GaussianRatings
     levels = np.arange(1.0, 6.0) if scale == "levels" else None
