@@ -97,6 +97,8 @@ def _with_index(table: Any) -> Any:
 
 def unmasked(array: Any) -> Any:
     """Return a masked array with NaN, or None among texts, in place of what it masks."""
+    if type(array) is np.ndarray or not isinstance(array, np.ndarray):
+        return array  # NumPy imports its masked arrays when they are first named
     if not isinstance(array, np.ma.MaskedArray):
         return array
     if not np.ma.is_masked(array):

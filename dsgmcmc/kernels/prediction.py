@@ -321,7 +321,8 @@ def ndtr(x: Array) -> Float64:
 def _tables() -> tuple[Float64, Float64]:
     """The standard normal distribution function and density on [-9, 9], (4609,) float64 each."""
     points = np.linspace(-EXTENT, EXTENT, 2 * EXTENT * PER_UNIT + 1)
-    probability = np.array([math.erfc(-point / math.sqrt(2)) / 2 for point in points.tolist()])
+    scaled = -points / math.sqrt(2)
+    probability = np.array([*map(math.erfc, scaled.tolist())]) / 2
     return probability, np.exp(-(points**2) / 2) / math.sqrt(2 * math.pi)
 
 

@@ -12,8 +12,8 @@ exposure grows faster than the score (docs/evidence/dropped.md):
     e_ij = max(score_ij, FLOOR times the share of users who rated j)^POWER
 
 It orders items, and is a point estimate; the posterior of ratings does not depend on it.
-``RUN/exposure-HASH.npy`` has W in float32, for the ratings with this hash, and its SHA-256. It may
-be deleted.
+``RUN/exposure-HASH.npy`` has W in float32, for the ratings with this hash, and the SHA-256 of its
+rows (`dsgmcmc.storage.checked_rows`). It may be deleted.
 
 [Steck 2019] Embarrassingly shallow autoencoders for sparse data, WWW.
 """
@@ -31,7 +31,7 @@ import numpy as np
 
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.kernels.row_sums import sum_rows
-from dsgmcmc.storage.store import open_array, write_array
+from dsgmcmc.storage.checked_rows import CheckedRows, write_rows
 from dsgmcmc.types import Float32, Float64, Int32, Int64
 
 #: Maximum number of items that take part in the regressions.
@@ -102,10 +102,13 @@ class Exposure:
         Share of the users who rated each item.
     weights : (k, k) float32
         W of the k items with the largest shares, in ascending order of the items.
+    file : CheckedRows, optional
+        W in a file, whose rows are checked before they are used.
     """
 
     shares: Float64
     weights: Float32
+    file: CheckedRows | None = None
 
     @classmethod
     def of_ratings(cls, rated: Rated, shares: Float64) -> Exposure:
@@ -122,26 +125,32 @@ class Exposure:
     def read(cls, path: Path, shares: Float64) -> Exposure | None:
         """Open a file written by `write`.
 
-        None if it is missing, damaged, or does not fit the number of items.
+        None if it is missing, its hashes are damaged, or it does not fit the number of items.
         """
         n = len(_regressed(shares))
         with suppress(OSError, ValueError):
-            weights = open_array(path)
-            if weights.shape == (n, n) and weights.dtype == np.float32:
-                return cls(shares, np.asarray(weights))
+            file = CheckedRows(path)
+            if file.matrix.shape == (n, n) and file.matrix.dtype == np.float32:
+                return cls(shares, file.matrix, file)
         return None
 
     def write(self, path: Path) -> None:
         """Write the exposure to a file atomically, and ignore errors: W can be computed again."""
         with suppress(OSError):
-            write_array(path, self.weights)
+            write_rows(path, self.weights)
 
     def scores(self, rated: Sequence[Int32]) -> Float32:
-        """Return exposures, (users, items) float32; `rated` has the items that each user rated."""
+        """Return exposures, (users, items) float32; `rated` has the items that each user rated.
+
+        Raises InputError if rows of the file are damaged.
+        """
         positions = [self._position_of[items] for items in rated]
+        rows = np.concatenate(positions)
+        if self.file is not None:
+            self.file.check(rows[rows >= 0])
         ends = np.cumsum([0, *map(len, positions)], dtype=np.int64)
         sums = np.empty((len(rated), len(self.weights)), np.float32)
-        sum_rows(self.weights, np.concatenate(positions), ends, sums)
+        sum_rows(self.weights, rows, ends, sums)
         exposure = np.tile((FLOOR * self.shares).astype(np.float32), (len(rated), 1))
         exposure[:, self._regressed] = np.maximum(exposure[:, self._regressed], sums)
         return np.power(exposure, POWER, dtype=np.float32)

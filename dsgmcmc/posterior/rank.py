@@ -294,7 +294,7 @@ def _log_exposures(run: Run, ranking: Ranking, rated: Sequence[Int32]) -> Array:
     are not recommended. `rated` has the items that each user rated.
     """
     if ranking.by in PATTERN_RULES:
-        exposure = run.exposure.scores(rated)
+        exposure = run.exposures(rated)
         added: Array = np.log(np.maximum(exposure, TINY, dtype=np.float64))
     else:
         added = np.zeros((len(rated), len(run.items)), np.float32)

@@ -397,10 +397,7 @@ class Run:
         return {draw: position for position, draw in enumerate(self.draws)}
 
     def _keep(self, position: int) -> None:
-        """Read all draws that share a snapshot with this one, and stay in memory.
-
-        The snapshot is checked as a whole, so that all of it is read anyway.
-        """
+        """Read all draws that share a snapshot with this one, and stay in memory."""
         snapshot, _ = self.open_draw(position)
         numbers = {}
         for number, iteration in enumerate(snapshot.manifest.saved_draws):
@@ -548,7 +545,7 @@ class Run:
 
     @cached_property
     def exposure(self) -> Exposure:
-        """Exposure of users to items, read from `exposure_file`.
+        """Exposure of users to items, opened in `exposure_file`.
 
         If there is no such file, it is estimated from the ratings and written there.
 
@@ -557,11 +554,28 @@ class Run:
         InputError
             As for `open_ratings`, if the file is missing.
         """
-        shares = self._shares()
-        exposure = Exposure.read(self.exposure_file, shares)
+        exposure = Exposure.read(self.exposure_file, self._shares())
         if exposure is None:
-            exposure = Exposure.of_ratings(self.rated(), shares)
-            exposure.write(self.exposure_file)
+            return self._estimate_exposure()
+        return exposure
+
+    def exposures(self, rated: Sequence[Int32]) -> Float32:
+        """Return exposures, (users, items); `rated` has the items that each user rated.
+
+        A damaged file is replaced. Raises InputError as `exposure`.
+        """
+        try:
+            return self.exposure.scores(rated)
+        except InputError:
+            if self.exposure.file is None:
+                raise
+            self.exposure = self._estimate_exposure()
+            return self.exposure.scores(rated)
+
+    def _estimate_exposure(self) -> Exposure:
+        """Estimate the exposure from the ratings, and write it to its file."""
+        exposure = Exposure.of_ratings(self.rated(), self._shares())
+        exposure.write(self.exposure_file)
         return exposure
 
     def _shares(self) -> Float64:

@@ -4,10 +4,11 @@ Format ``dsgmcmc-snapshot``, version 2: a directory with HDF5 files (the shards)
 ``manifest.json``. A shard is written by one process and holds blocks, each in one data set,
 ``/OBJECT/FACTOR/BLOCK/FIELD``. In this module a block is one array, for example one field of a
 numbered block of rows. The manifest is plain JSON: it lists the shard and the SHA-256 of every
-block, and holds small arrays of the chain's state. Its last member, ``sha256``, is the hash of the
-preceding text. The files are first written to ``NAME.tmp-XXXXXXXX`` and synced; once all processes
-agree that this has succeeded, the directory is renamed. A reader rejects an incomplete or damaged
-snapshot with an error. Nothing in a snapshot is executed or unpickled.
+block, and of every draw in it, and holds small arrays of the chain's state. Its last member,
+``sha256``, is the hash of the preceding text. The files are first written to ``NAME.tmp-XXXXXXXX``
+and synced; once all processes agree that this has succeeded, the directory is renamed. A reader
+rejects an incomplete or damaged snapshot with an error. Nothing in a snapshot is executed or
+unpickled.
 """
 
 from __future__ import annotations
@@ -16,10 +17,12 @@ import errno
 import hashlib
 import io
 import math
+import os
 import re
 import secrets
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby
 from pathlib import Path
 from time import monotonic, sleep
@@ -36,13 +39,14 @@ from dsgmcmc.settings import named
 from dsgmcmc.storage.files import read_plain, remove_folder, sync, write_file
 from dsgmcmc.storage.hdf5 import PlainFile, add_dataset, new_hdf5
 from dsgmcmc.terminal import log
-from dsgmcmc.types import Array, Float64
+from dsgmcmc.types import Array, Factor, Float64
 
 T = TypeVar("T")
 #: An array, or a function that computes it, called as late as possible.
 Lazy = Array | Callable[[], Array]
 
 MAX_WRITERS = 64
+_MAX_READERS = 8
 _PIECE_NUMBERS = 1 << 27  # numbers of a block in a message, fewer than the 2^31 that MPI counts
 #: Longest wait until a network file system shows a new directory to other hosts.
 _VISIBLE_SECONDS = 60.0
@@ -84,13 +88,23 @@ class _Strict(BaseModel):
 
 
 class BlockEntry(_Strict):
-    """An array of the snapshot."""
+    """An array of the snapshot.
+
+    `draws` are the hashes of the draws in it, along the first axis, if each is read on its own.
+    """
 
     key: Key
     shard: Annotated[str, Field(pattern=r"^shard-[0-9]{5,}\.h5$")]
     shape: tuple[Size, ...]
     dtype: Annotated[str, Field(pattern=r"^(<[fi][48]|\|u1)$")]
     sha256: Sha256
+    draws: tuple[Sha256, ...] = ()
+
+    @model_validator(mode="after")
+    def _check_draws(self) -> Self:
+        if self.draws and self.shape[:1] != (len(self.draws),):
+            raise ValueError(f"{len(self.draws)} hashes of draws do not fit the shape {self.shape}")
+        return self
 
 
 class SmallArray(_Strict):
@@ -291,6 +305,11 @@ def open_array(path: Path) -> Array:
     return array
 
 
+def _readers() -> int:
+    """Return the number of threads that read a snapshot."""
+    return min(_MAX_READERS, len(os.sched_getaffinity(0)))
+
+
 class Snapshot:
     """A snapshot, read block by block; every block is checked against its hash.
 
@@ -308,6 +327,7 @@ class Snapshot:
         self.manifest = read_manifest(path)
         self._entries = {entry.key: entry for entry in self.manifest.blocks}
         self._checked: set[Key] = set()  # blocks that have been checked against their hashes
+        self._checked_draws: set[tuple[Key, int]] = set()
 
     def block_keys(self) -> Iterable[Key]:
         """Keys of all blocks."""
@@ -358,8 +378,10 @@ class Snapshot:
     def read_entries(self, targets: Mapping[Key, Mapping[int, Array]]) -> None:
         """Read entries along the first axis of blocks into arrays, and check the blocks.
 
-        A block that has not been checked is read entry by entry, so that one entry is in memory
-        besides the arrays. A shard is opened once for consecutive blocks. Raises as `read_all`.
+        Where draws have hashes, only these draws are read and checked. Otherwise a block that has
+        not been checked is read entry by entry, so that one entry is in memory besides the arrays.
+        A shard is opened once for consecutive blocks, which threads read and check. Raises as
+        `read_all`.
 
         Parameters
         ----------
@@ -378,22 +400,38 @@ class Snapshot:
         """Read entries of the blocks in one shard into arrays, as `read_entries` does."""
 
         def read() -> None:
-            with PlainFile(shard) as file:
-                for entry in entries:
-                    self._read_target(file, entry, targets[entry.key])
+            with PlainFile(shard) as file, ThreadPoolExecutor(_readers()) as threads:
+                for _ in threads.map(
+                    lambda entry: self._read_target(file, entry, targets[entry.key]), entries
+                ):
+                    pass
 
         read_snapshot_file(shard, read)
 
     def _read_target(
         self, file: PlainFile, entry: BlockEntry, targets: Mapping[int, Array]
     ) -> None:
-        """Read entries of a block into arrays; check the block if that has not yet been done."""
+        """Read entries of a block into arrays; check what has not yet been checked."""
         dtype = np.dtype(entry.dtype)
         name = entry.key.path
-        if entry.key in self._checked:
-            for _ in file.entries(name, entry.shape, dtype, targets):
-                pass
+        if not entry.draws and entry.key not in self._checked:
+            self._check_and_read(file, entry, targets)
             return
+        numbers = [number for number in range(entry.shape[0]) if number in targets]
+        arrays = file.entries(name, entry.shape, dtype, targets)
+        for number, array in zip(numbers, arrays, strict=True):
+            if entry.key in self._checked or (entry.key, number) in self._checked_draws:
+                continue
+            if _hash(array) != entry.draws[number]:
+                raise ValueError(f"draw {number} of {name} does not match its checksum")
+            self._checked_draws.add((entry.key, number))
+
+    def _check_and_read(
+        self, file: PlainFile, entry: BlockEntry, targets: Mapping[int, Array]
+    ) -> None:
+        """Read all entries of a block, some of them into arrays, and check the block."""
+        dtype = np.dtype(entry.dtype)
+        name = entry.key.path
         digest = _new_digest(dtype, entry.shape)
         others = np.empty(entry.shape[1:], dtype)
         for array in file.entries(name, entry.shape, dtype, targets, others=others):
@@ -628,10 +666,18 @@ def _write_shard(path: Path, blocks: Mapping[Key, Lazy]) -> list[BlockEntry]:
                 shape=array.shape,
                 dtype=stored.dtype.str,
                 sha256=block_hash(array),
+                draws=_hashes_of_draws(key, stored),
             )
             entries.append(entry)
             del array, stored  # before the next block is computed
     return entries
+
+
+def _hashes_of_draws(key: Key, block: Array) -> tuple[str, ...]:
+    """Return the hashes of the draws in a block of rows at saved draws; none for other blocks."""
+    if key.object != "draw" or key.factor not in Factor.__members__:
+        return ()
+    return tuple(_hash(draw) for draw in block)
 
 
 # ---------------------------------------------------------------------- series of snapshots

@@ -65,5 +65,8 @@ def test_the_run_keeps_it_and_replaces_a_file_that_does_not_fit(finished, damage
         content = bytearray(path.read_bytes())
         content[200] ^= 1
         path.write_bytes({"half": content[:100], "a bit": content}.get(damaged, damaged))
-    np.testing.assert_array_equal(finished.open().exposure.weights, first.weights)
+    everything = [np.arange(len(first.shares), dtype=np.int32)]
+    run = finished.open()
+    np.testing.assert_array_equal(run.exposures(everything), first.scores(everything))
+    np.testing.assert_array_equal(run.exposure.weights, first.weights)
     np.testing.assert_array_equal(np.load(path), numbers)

@@ -158,6 +158,54 @@ def test_an_entry_is_refused_if_another_entry_of_its_block_is_damaged(tmp_path: 
     np.testing.assert_array_equal(entries[0], BLOCKS[THETA][2])
 
 
+def test_a_draw_is_checked_alone(tmp_path: Path) -> None:
+    """A draw is refused if it is damaged; other damage is left to those who read what it hit."""
+    key = Key("draw", "W", 0, "theta")
+    draws = np.arange(60, dtype=np.float32).reshape(5, 4, 3)
+    path = write(tmp_path, blocks={key: draws})
+    shard = path / SHARD
+    content = bytearray(shard.read_bytes())
+    content[content.index(draws[2].tobytes()) + 5] ^= 1
+    shard.write_bytes(content)
+    snapshot = Snapshot(path)
+    read = np.empty((2, 4, 3), np.float32)
+    for _ in range(2):  # those that have been checked are read again
+        snapshot.read_entries({key: {1: read[0], 4: read[1]}})
+        np.testing.assert_array_equal(read, draws[[1, 4]])
+    with pytest.raises(InputError, match="draw 2 of draw/W/000000/theta does not match"):
+        snapshot.read_entries({key: {2: read[0]}})
+    with pytest.raises(InputError, match="does not match its checksum"):
+        snapshot.verify()
+
+
+def test_draws_without_hashes_of_their_own_are_checked_together(tmp_path: Path) -> None:
+    """Snapshots of version 2 that were written before can be read, and are checked as before."""
+    key = Key("draw", "W", 0, "theta")
+    draws = np.arange(24, dtype=np.float32).reshape(4, 2, 3)
+    path = write(tmp_path, blocks={key: draws})
+    manifest = Snapshot(path).manifest.model_dump()
+    for block in manifest["blocks"]:
+        del block["draws"]
+    (path / MANIFEST).write_text(seal(json.dumps(manifest, indent=1)))
+    read = np.empty((2, 3), np.float32)
+    Snapshot(path).read_entries({key: {3: read}})
+    np.testing.assert_array_equal(read, draws[3])
+    content = bytearray((path / SHARD).read_bytes())
+    content[content.index(draws[1].tobytes())] ^= 1
+    (path / SHARD).write_bytes(content)
+    with pytest.raises(InputError, match="does not match its checksum"):
+        Snapshot(path).read_entries({key: {3: read}})
+
+
+def test_rejects_hashes_that_do_not_fit_the_draws(tmp_path: Path) -> None:
+    path = write(tmp_path, blocks={Key("draw", "W", 0, "theta"): np.ones((2, 2, 3), np.float32)})
+    manifest = Snapshot(path).manifest.model_dump()
+    manifest["blocks"][0]["draws"] = manifest["blocks"][0]["draws"][:1]
+    (path / MANIFEST).write_text(seal(json.dumps(manifest, indent=1)))
+    with pytest.raises(InputError, match="1 hashes of draws do not fit"):
+        Snapshot(path)
+
+
 def test_what_was_removed_is_gone_and_what_is_missing_is_damage(tmp_path: Path) -> None:
     """A snapshot that the run has removed is told from a damaged one, so that a reader begins
     again.
