@@ -14,7 +14,7 @@ import functools
 import inspect
 import platform
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import llvmlite
@@ -83,11 +83,14 @@ def exported(
         missing = [name for name in _external(module) if not hasattr(_PROCESS, name)]
         if missing:
             raise TypeError(f"{function.__name__} needs {', '.join(missing)}, which C lacks")
+        symbol = compiled.fndesc.llvm_func_name
+        arguments = [_argument(argument) for argument in compiled.signature.args]
+        _refuse_other_layout(module.get_function(symbol), arguments)
         code = compiled.library.codegen._tm.emit_object(module)
         return MachineCode(
             name=function.__name__,
-            symbol=compiled.fndesc.llvm_func_name,
-            arguments=[_argument(argument) for argument in compiled.signature.args],
+            symbol=symbol,
+            arguments=arguments,
             code=base64.b64encode(code).decode(),
         )
 
@@ -109,6 +112,31 @@ def _argument(numba_type: Any) -> Argument:
     if isinstance(numba_type, types.Array):
         return Argument(str(numba_type.dtype).replace("boolean", "bool"), numba_type.ndim)
     return Argument(str(numba_type), 0)
+
+
+_LLVM_TYPES = {
+    ctypes.c_void_p: "ptr",
+    ctypes.c_int64: "i64",
+    ctypes.c_double: "double",
+    ctypes.c_float: "float",
+}
+
+
+def _refuse_other_layout(function: Any, arguments: Sequence[Argument]) -> None:
+    """Raise TypeError if a function of LLVM has other arguments than `kernels.native` hands over.
+
+    How Numba hands over arrays is not part of its interface. Another layout would make a kernel
+    write anywhere.
+    """
+    found = [str(argument.type) for argument in function.arguments]
+    found = ["ptr" if name.endswith("*") else name for name in found]  # older releases of LLVM
+    c_types = [c_type for argument in arguments for c_type in argument.c_types]
+    expected = ["ptr", "ptr", *(_LLVM_TYPES[c_type] for c_type in c_types)]
+    if found != expected:
+        raise TypeError(
+            f"Numba {numba.__version__} hands over arrays otherwise than dsgmcmc expects: install"
+            " an earlier release of Numba"
+        )
 
 
 @intrinsic

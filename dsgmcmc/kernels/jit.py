@@ -143,7 +143,9 @@ def _machine() -> str:
     ]
     facts += [f"{name}={value}" for name, value in sorted(os.environ.items()) if "NUMBA_" in name]
     folder = Path(__file__).parent
-    facts += [(folder / f"{name}.py").read_text() for name in ("vectors", "tiles", "compiler")]
+    facts += [
+        (folder / f"{name}.py").read_text() for name in ("vectors", "tiles", "compiler", "native")
+    ]
     return "\n".join(facts)
 
 

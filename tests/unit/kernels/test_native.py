@@ -3,11 +3,14 @@
 import sys
 from contextlib import ExitStack
 
+import numba
 import numpy as np
 import pytest
+from llvmlite import binding
 from support import Running
 
-from dsgmcmc.kernels import jit
+from dsgmcmc.kernels import compiler, jit
+from dsgmcmc.kernels.native import Argument
 
 SOURCE = '''\
 @helper
@@ -94,3 +97,15 @@ def test_rejects_a_kernel_that_allocates():
     source = '@kernel("void(float64[::1])")\ndef copy(x):\n    x[:] = np.empty(len(x))\n'
     with pytest.raises(Exception, match="function empty"):
         jit.native_kernels("copy", source)
+
+
+def test_refuses_a_compiler_that_hands_over_arrays_otherwise():
+    """Such a kernel would write anywhere."""
+    module = binding.parse_assembly(
+        "define i32 @first(ptr %result, ptr %error, double %x) { ret i32 0 }\n"
+        "define i32 @last(double %x, ptr %result, ptr %error) { ret i32 0 }\n"
+    )
+    arguments = [Argument("float64", 0)]
+    compiler._refuse_other_layout(module.get_function("first"), arguments)
+    with pytest.raises(TypeError, match=f"Numba {numba.__version__} hands over"):
+        compiler._refuse_other_layout(module.get_function("last"), arguments)
