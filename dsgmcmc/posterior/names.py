@@ -95,9 +95,9 @@ def _blocks(ratings: Ratings) -> dict[Key, Array]:
             blocks[Key("features", factor, 0, "encoding")] = np.frombuffer(
                 stored.encoding.encode(), np.uint8
             )
-    test = ratings.slab("test", 0, ratings.n_rows)
-    blocks[Key("test", "W", 0, "rows")] = test.rows.astype(np.int32)
-    blocks[Key("test", "W", 0, "columns")] = test.indices.astype(np.int32)
+    rows = np.arange(ratings.n_rows, dtype=np.int32)
+    blocks[Key("test", "W", 0, "rows")] = np.repeat(rows, np.diff(ratings.test_indptr))
+    blocks[Key("test", "W", 0, "columns")] = ratings.columns("test", 0, ratings.n_rows)
     return blocks
 
 
