@@ -139,28 +139,36 @@ def count_values(pieces: Iterable[Float32]) -> tuple[Float64, Int64] | None:
 
 
 _SPLIT = '''\
-@kernel("void(int64[::1], int32[::1], {value}[::1], int32[::1], int64[::1], int64[:, ::1], "
-        "int64[::1], int64[::1], {index}[::1], {value}[::1])")
-def split(indptr, indices, values, block_of, bounds, starts, firsts, place,
-          out_indices, out_values):
-    """Copy ratings to their blocks; row i of block b begins at firsts[b] + starts[b, i]."""
+@kernel("int64(int64[::1], int32[::1], {value}[::1], int64[::1], int64[:, ::1], int64[::1], "
+        "{index}[::1], {value}[::1])")
+def split(indptr, indices, values, bounds, starts, firsts, out_indices, out_values):
+    """Copy ratings to their blocks; row i of block b begins at firsts[b] + starts[b, i].
+
+    Return the first row whose columns do not ascend within the bounds, or -1.
+    """
     blocks = starts.shape[0]
     rows = indptr.shape[0] - 1
     for i in range(rows):
+        r = uint64(indptr[i])
+        end = uint64(indptr[i + 1])
         for b in range(blocks):
-            starts[b, i + 1] = starts[b, i]
-        for r in range(indptr[i], indptr[i + 1]):
-            starts[block_of[indices[r]], i + 1] += 1
+            begin = r
+            while r < end and bounds[b] <= indices[r] < bounds[b + 1]:
+                r += uint64(1)
+            starts[b, i + 1] = starts[b, i] + int64(r - begin)
+        if r < end:
+            return i
     for b in range(blocks):
         firsts[b + 1] = firsts[b] + starts[b, rows]
     for i in range(rows):
+        r = uint64(indptr[i])
         for b in range(blocks):
-            place[b] = firsts[b] + starts[b, i]
-        for r in range(indptr[i], indptr[i + 1]):
-            b = block_of[indices[r]]
-            out_indices[place[b]] = indices[r] - bounds[b]
-            out_values[place[b]] = values[r]
-            place[b] += 1
+            place = uint64(firsts[b] + starts[b, i])
+            for k in range(uint64(starts[b, i + 1] - starts[b, i])):
+                out_indices[place + k] = indices[r + k] - bounds[b]
+                out_values[place + k] = values[r + k]
+            r += uint64(starts[b, i + 1] - starts[b, i])
+    return -1
 '''
 
 Ratings = tuple[Int64, Array, Array]
@@ -174,7 +182,7 @@ def split_columns(indptr: Int64, indices: Int32, values: Array, bounds: Int64) -
     indptr : (n + 1,) int64
         CSR row boundaries, from 0.
     indices : (nnz,) int32
-        Columns, from bounds[0] to below bounds[B].
+        Columns, ascending in each row, from bounds[0] to below bounds[B]; a column may recur.
     values : (nnz,) float32 or uint8
         Ratings.
     bounds : (B + 1,) int64
@@ -189,32 +197,22 @@ def split_columns(indptr: Int64, indices: Int32, values: Array, bounds: Int64) -
     Raises
     ------
     ValueError
-        If lengths differ, or a column is outside the bounds.
+        If lengths differ, or columns do not ascend within the bounds.
     """
     blocks = len(bounds) - 1
     if indptr[0] != 0 or indptr[-1] != len(indices) or len(indices) != len(values):
         raise ValueError("indptr, indices and values do not describe one CSR matrix")
-    if len(indices) and not (bounds[0] <= indices.min() and indices.max() < bounds[-1]):
-        raise ValueError(f"a column lies outside [{bounds[0]}, {bounds[-1]})")
-    block_of = np.zeros(int(bounds[-1]), np.int32)
-    block_of[bounds[0] :] = np.repeat(np.arange(blocks, dtype=np.int32), np.diff(bounds))
     starts = np.zeros((blocks, len(indptr)), np.int64)
     out_indices = np.empty(len(indices), index_type(int(np.diff(bounds).max())))
     out_values = np.empty_like(values)
     firsts = np.zeros(blocks + 1, np.int64)
-    next_free = np.zeros(blocks, np.int64)
-    split_kernel(out_indices.dtype.name, values.dtype.name)(
-        indptr,
-        indices,
-        values,
-        block_of,
-        bounds,
-        starts,
-        firsts,
-        next_free,
-        out_indices,
-        out_values,
+    bad = split_kernel(out_indices.dtype.name, values.dtype.name)(
+        indptr, indices, values, bounds, starts, firsts, out_indices, out_values
     )
+    if bad >= 0:
+        raise ValueError(
+            f"the columns of row {bad} do not ascend within [{bounds[0]}, {bounds[-1]})"
+        )
     return [
         (row_starts, out_indices[begin:end], out_values[begin:end])
         for row_starts, (begin, end) in zip(starts, pairwise(firsts), strict=True)
@@ -230,9 +228,9 @@ def transposed(indptr: Int64, indices: Array, values: Array, columns: int) -> Ra
     return begins, rows[order], values[order]
 
 
-def split_kernel(index: str, value: str) -> Callable[..., None]:
+def split_kernel(index: str, value: str) -> Callable[..., int]:
     """Compile the kernel of `split_columns` for types of the copied columns and of values."""
-    kernel: Callable[..., None] = jit.compile_source(
+    kernel: Callable[..., int] = jit.compile_source(
         "split", _SPLIT.format(index=index, value=value)
     ).split
     return kernel

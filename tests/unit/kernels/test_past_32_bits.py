@@ -70,14 +70,10 @@ def test_cutting_ratings_past_32_bits(holes):
     found = []
     for indptr, indices, values, _ in itertools.islice(ratings(holes), 2):
         starts = np.zeros((2, 3), np.int64)
-        block_of = np.int32([0, 0, 1])
         bounds = np.array([0, 2, 3])
         firsts = np.zeros(3, np.int64)
-        place = np.zeros(2, np.int64)
         cut = np.zeros(3, np.int32), np.zeros(3, np.float32)
-        split_kernel("int32", "float32")(
-            indptr, indices, values, block_of, bounds, starts, firsts, place, *cut
-        )
+        split_kernel("int32", "float32")(indptr, indices, values, bounds, starts, firsts, *cut)
         found.append([array.tolist() for array in (starts, *cut)])
     assert found[0] == found[1]
 

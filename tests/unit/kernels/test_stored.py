@@ -151,6 +151,19 @@ def test_blocks_are_the_columns(bounds, dtype):
         np.testing.assert_array_equal(values, want.data)
 
 
+@pytest.mark.parametrize("columns", [[4, 1], [2, 5], [-1, 2]])
+def test_columns_that_do_not_ascend_within_the_bounds_are_refused(columns):
+    """A rating would be lost, or written outside of the blocks. A column may recur."""
+    indptr = np.array([0, 2, 4])
+    bounds = np.array([0, 3, 5])
+    values = np.arange(4, dtype=np.float32)
+    first, second = split_columns(indptr, np.int32([1, 1, 0, 4]), values, bounds)
+    assert [part.tolist() for part in first] == [[0, 2, 3], [1, 1, 0], [0, 1, 2]]
+    assert [part.tolist() for part in second] == [[0, 0, 1], [1], [3]]
+    with pytest.raises(ValueError, match="row 1 do not ascend within"):
+        split_columns(indptr, np.int32([1, 1, *columns]), values, bounds)
+
+
 @pytest.mark.parametrize("shape", [(30, 40), (1, 5), (70_000, 3)])
 def test_the_same_by_column(shape):
     """Protects what rows of H are drawn from: every rating once, rows ascending, columns without
