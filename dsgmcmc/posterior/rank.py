@@ -309,12 +309,23 @@ def _log_exposures(run: Run, ranking: Ranking, rated: Sequence[Int32]) -> Array:
 def _can_be_screened(scorer: Scorer, users: Int32) -> bool:
     """Return whether bounds of scores save the scores of most items.
 
-    New users have no rows at saved draws.
+    New users have no rows at saved draws, so that only their exposure bounds scores.
     """
-    run = scorer.run
-    if scorer.ranking.by in ("thompson", "sd") or np.any(users >= len(run.users)):
+    if scorer.ranking.by in ("thompson", "sd"):
         return False
-    return 2 * scorer.ranking.top <= len(run.items)
+    if not _are_known(scorer, users) and not _is_bounded_by_exposure(scorer):
+        return False
+    return 2 * scorer.ranking.top <= len(scorer.run.items)
+
+
+def _are_known(scorer: Scorer, users: Int32) -> bool:
+    """Return whether the run knows all users."""
+    return bool((users < len(scorer.run.users)).all())
+
+
+def _is_bounded_by_exposure(scorer: Scorer) -> bool:
+    """Return whether exposure is an upper bound of scores: it is multiplied by a probability."""
+    return scorer.at_least is not None and scorer.ranking.by == "likely"
 
 
 def _best_of_candidates(scorer: Scorer, users: Int32, added: Array) -> tuple[Array, Int32, Float64]:
@@ -333,11 +344,11 @@ def _best_of_candidates(scorer: Scorer, users: Int32, added: Array) -> tuple[Arr
 
 def _may_be_best(scorer: Scorer, users: Int32, added: Array) -> Mask:
     """Return which items may be among the best of every user, (users, items) bool."""
-    if scorer.at_least is not None and scorer.ranking.by == "likely":
-        # a probability is at most 1, so the exposure is an upper bound
+    if _is_bounded_by_exposure(scorer):
         least = _least_of_exposed(scorer, users, added)
         candidates = np.isfinite(added) & (added >= least - _MARGIN)
-        if candidates.sum() < _SHARE * candidates.size:
+        is_few = candidates.sum() < _SHARE * candidates.size
+        if is_few or not _are_known(scorer, users):
             return candidates
     if scorer.screen is None:
         return np.isfinite(added)

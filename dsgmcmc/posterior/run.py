@@ -107,6 +107,8 @@ class Run:
         self._counts: dict[str, Int64] = {}
         #: Bounds of scores that rankings have used (`dsgmcmc.posterior.screening`).
         self.screens: dict[Any, Any] = {}
+        #: Metrics of similarity that have been used (`dsgmcmc.posterior.similar`).
+        self.metrics: dict[Any, Any] = {}
 
     def __repr__(self) -> str:
         config = self.config

@@ -14,7 +14,7 @@ direction in each draw, so its mean similarity is small.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,6 +24,19 @@ from dsgmcmc.posterior.rank import Columns, Ranking
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.settings import named
 from dsgmcmc.types import Float32
+
+
+class Metric(NamedTuple):
+    """Covariance S of the rows on the other side at a draw, and lengths of all rows under it.
+
+    Attributes
+    ----------
+    matrix : (K, K) float32
+    lengths : (n,) float32
+    """
+
+    matrix: Float32
+    lengths: Float32
 
 
 def similarities(run: Run, entity: str, row: int) -> Float32:
@@ -37,14 +50,26 @@ def similarities(run: Run, entity: str, row: int) -> Float32:
         )
     similarity = np.empty((len(run.draws), len(run.vocabulary(entity))), np.float32)
     for position in range(len(run.draws)):
-        theta = run.draw(position).theta
-        covariance = np.cov(theta[OTHER[entity]][:, :rank], rowvar=False)
-        metric = np.atleast_2d(covariance).astype(np.float32)
-        rows = theta[entity][:, :rank]
-        squares = ((rows @ metric) * rows).sum(axis=1)
-        lengths = np.sqrt(np.maximum(squares, np.finfo(np.float32).tiny))
+        rows = run.draw(position).theta[entity][:, :rank]
+        metric, lengths = _metric(run, entity, position)
         similarity[position] = rows @ (metric @ rows[row]) / (lengths * lengths[row])
     return similarity
+
+
+def _metric(run: Run, entity: str, position: int) -> Metric:
+    """Return the metric of users (or items) at a saved draw; a run keeps those it has used."""
+    key = (entity, position)
+    if key not in run.metrics:
+        rank = run.config.rank
+        theta = run.draw(position).theta
+        covariance = np.cov(theta[OTHER[entity]][:, :rank], rowvar=False)
+        matrix = np.atleast_2d(covariance).astype(np.float32)
+        rows = theta[entity][:, :rank]
+        squares = ((rows @ matrix) * rows).sum(axis=1)
+        lengths = np.sqrt(np.maximum(squares, np.finfo(np.float32).tiny))
+        run.metrics[key] = Metric(matrix, lengths)
+    metric: Metric = run.metrics[key]
+    return metric
 
 
 def similar(run: Run, entity: str, name: Any, n: int = 10) -> Columns:

@@ -53,7 +53,9 @@ class CheckedRows:
 
     def check(self, rows: Int64) -> None:
         """Check rows that have not yet been checked. Raises InputError if one is damaged."""
-        for row in np.unique(rows[~self._is_checked[rows]]).tolist():
+        is_used = np.zeros(len(self.matrix), bool)
+        is_used[rows] = True
+        for row in np.flatnonzero(is_used & ~self._is_checked).tolist():
             start = row * _HASH_BYTES
             expected = self._hashes[start : start + _HASH_BYTES]
             if hashlib.sha256(self.matrix[row].data).digest() != expected:

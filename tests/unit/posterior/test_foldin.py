@@ -11,7 +11,7 @@ from dsgmcmc.posterior.names import Vocabulary
 from dsgmcmc.posterior.new_ratings import NewRatings
 from dsgmcmc.posterior.newcomers import FoldIn, RatingsOfRows, fold_in, training_ratings
 from dsgmcmc.posterior.predict import Predictor
-from dsgmcmc.posterior.rank import Ranking, recommend
+from dsgmcmc.posterior.rank import Ranking, Scorer, _can_be_screened, recommend
 from dsgmcmc.posterior.settings import PredictOptions
 
 
@@ -116,6 +116,25 @@ def test_predictions_of_new_rows_carry_their_uncertainty(run):
         assert predicted.low[which] == pytest.approx(np.quantile(values, 0.05), abs=0.06)
     known = Predictor(run, PredictOptions(of_mean=True))(users[2:], items[2:])
     np.testing.assert_allclose([values[2] for values in predicted], [values[0] for values in known])
+
+
+def test_new_users_get_the_best_of_all_items(tmp_path):
+    """Their lists are those of all scores, though few items are scored: exposure bounds scores."""
+    run = make_run(tmp_path, users=30, items=60, stars=True).open()
+    folded = fold(run)
+    users = np.arange(2, dtype=np.int32) + np.int32(len(run.users))
+    ranking = Ranking(top=4)
+    scorer = Scorer(run, ranking, folded)
+    assert _can_be_screened(scorer, users)
+    rated = [folded.rated(row) for row in range(2)]
+    scores = scorer.scores(users, 0) + np.log(run.exposures(rated))
+    for row, items in zip(scores, rated, strict=True):
+        row[items] = -np.inf
+    best = np.argsort(-scores, axis=1, kind="stable")[:, :4]
+    (ranked,) = recommend(run, users, ranking, newcomers=folded)
+    np.testing.assert_array_equal(ranked.items.reshape(2, 4), best)
+    expected = np.exp(np.take_along_axis(scores, best, axis=1))
+    np.testing.assert_allclose(ranked.scores.reshape(2, 4), expected, rtol=1e-6)
 
 
 def test_thompson_sampling_draws_the_rows_of_new_users(run):

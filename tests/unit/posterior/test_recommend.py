@@ -218,6 +218,7 @@ def test_similarity_is_the_correlation_of_predictions(finished, entity):
             by_draw[number], np.corrcoef(predicted, rowvar=False)[row], atol=1e-4
         )
     best = similar(run, entity, run.vocabulary(entity).ids[row], n=5)
+    assert {(entity, number) for number in range(len(run.draws))} <= set(run.metrics)  # kept
     mean = run.draw_weights @ by_draw
     mean[row] = -np.inf
     order = np.argsort(-mean)[:5]
