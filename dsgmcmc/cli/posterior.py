@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from dsgmcmc.posterior.newcomers import FoldIn
     from dsgmcmc.posterior.rank import Ranking
     from dsgmcmc.posterior.run import Run
-    from dsgmcmc.posterior.settings import PredictSettings, RecommendSettings
+    from dsgmcmc.posterior.settings import EvaluateSettings, PredictSettings, RecommendSettings
     from dsgmcmc.types import Int32, Mask
 
 OutOption = Annotated[
@@ -398,11 +398,18 @@ def _evaluate_options() -> list[inspect.Parameter]:
 @retry_if_gone
 def evaluate(
     run: RunArgument,
+    ratings: Annotated[
+        Path | None,
+        typer.Argument(metavar="RATINGS", help="File of ratings, for errors in place of rankings."),
+    ] = None,
     *,
     as_json: JsonOption = False,
     **options: Any,
 ) -> None:
     """Compare the rules by which `recommend` ranks items, and popularity, on the test ratings.
+
+    With RATINGS, a file with a row for each rating in any format that `prepare` reads, score the
+    predictions of these ratings: RMSE, MAE, log score and coverage of intervals.
 
     For each user with a liked test rating, every rule ranks the items that the user did not rate
     in training, and its first items are compared with those that the user liked. The last column
@@ -414,6 +421,7 @@ def evaluate(
     Examples:
       dsgmcmc evaluate run
       dsgmcmc evaluate run --at 50 --all
+      dsgmcmc evaluate run new.csv
     """
     from dsgmcmc.diagnostics.ranking import MEASURES, USERS
     from dsgmcmc.diagnostics.ranking import evaluate as compare_rankings
@@ -422,7 +430,11 @@ def evaluate(
     from dsgmcmc.posterior.settings import EvaluateSettings
 
     settings = EvaluateSettings.from_settings(options)
+    settings.check_form(of_file=ratings is not None)
     opened = Run(run)
+    if ratings is not None:
+        _evaluate_file(opened, ratings, settings, as_json=as_json)
+        return
     users = None if settings.everyone else USERS
     rated = opened.rated(settings.data)
     scores = compare_rankings(opened, rated, settings.at, settings.liked, users=users)
@@ -444,6 +456,21 @@ def evaluate(
         rows.append([rule["rule"], *measures, difference])
     headings = ["rank by", "NDCG", "precision", "recall", "reciprocal rank", "NDCG, difference"]
     show_table(headings, rows, title, left=["rank by"])
+
+
+def _evaluate_file(run: Run, ratings: Path, settings: EvaluateSettings, *, as_json: bool) -> None:
+    """Print the scores of the predictions of the ratings in a file."""
+    from dsgmcmc.diagnostics.overview import total_scores
+    from dsgmcmc.posterior.rated_file import evaluate_file
+
+    scores = evaluate_file(run, ratings, settings)
+    if as_json:
+        say_json(scores)
+        return
+    table = total_scores(scores, "ratings")
+    show_table(table.headings, table.rows, table.title, left=["score"])
+    if scores["unknown"]:
+        say(f"{scores['unknown']:,} of the ratings are of unknown users or items")
 
 
 @retry_if_gone

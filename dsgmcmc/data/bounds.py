@@ -209,6 +209,15 @@ def cell_bound(text: str) -> tuple[float, float] | None:
     return found
 
 
+def with_open_sides(lower: Float64, upper: Float64) -> tuple[Float64, Float64]:
+    """Return lower and upper bounds, infinite where one is NaN; both are if ratings are exact."""
+    bounded = ~(np.isnan(lower) & np.isnan(upper))
+    return (
+        np.where(bounded & np.isnan(lower), -np.inf, lower),
+        np.where(bounded & np.isnan(upper), np.inf, upper),
+    )
+
+
 def stand_in(lower: Array, upper: Array) -> Array:
     """Return the middle of two bounds, or the finite one of them."""
     with np.errstate(invalid="ignore"):
@@ -268,8 +277,7 @@ class MemoryBounds(NamedTuple):
         _refuse_row(lower > upper, _WRONG_ORDER)
         _refuse_row((self.rating < lower) | (self.rating > upper), _OUTSIDE)
         bounded = ~(np.isnan(lower) & np.isnan(upper))
-        open_lower = np.where(bounded & np.isnan(lower), -np.inf, lower)
-        open_upper = np.where(bounded & np.isnan(upper), np.inf, upper)
+        open_lower, open_upper = with_open_sides(lower, upper)
         rating = np.where(
             np.isnan(self.rating) & bounded, stand_in(open_lower, open_upper), self.rating
         )

@@ -211,7 +211,7 @@ def open_ratings(
             if about and file.axes is None:
                 about = f"{describe_wide(file, positions)}; {about}"
             return RatingsTable(file, positions, test, about=about)
-    file = _open_long(db, path, columns, choice)
+    file = open_long(db, path, columns, choice)
     if file.axes is not None and not timed:
         return RatingsTable(file, ENTRIES, test, about=file.about)
     if file.format == "matrix" and (columns or timed):
@@ -277,7 +277,7 @@ def refuse_differences(tables: Sequence[RatingsTable]) -> None:
     )
 
 
-def _open_long(db: Session, path: Path, columns: Columns, choice: Choice) -> TableFile:
+def open_long(db: Session, path: Path, columns: Columns, choice: Choice = ANY_CHOICE) -> TableFile:
     """Open a file with a row for each rating; a first line that recurs below is no header."""
     file = open_table(db, path, lambda fields: not any(map(is_number, fields)), choice=choice)
     names_columns = bool(set(expand_parts(columns, file.names).values()) & set(file.names))

@@ -302,14 +302,14 @@ def score_tables(scored: Mapping[str, Any] | None) -> list[TextTable]:
     """Make tables of the scores of `calibration`: of all test ratings, and by group."""
     if scored is None:
         return []
-    tables = [_total_scores(scored)]
+    tables = [total_scores(scored, "test ratings")]
     if scored["by_activity"]:
         tables.append(_group_scores(scored))
     return tables
 
 
-def _total_scores(scored: Mapping[str, Any]) -> TextTable:
-    """Make a table of the scores of all test ratings."""
+def total_scores(scored: Mapping[str, Any], which: str) -> TextTable:
+    """Make a table of the scores of all ratings; the title says which they are."""
     labels = dict(SCORES)
     if scored.get("point") == "median":
         labels["rmse"] += " of the median"
@@ -320,7 +320,7 @@ def _total_scores(scored: Mapping[str, Any]) -> TextTable:
             rows.append([label, written(scored[name])])
     for level, share in scored["coverage"].items():
         rows.append([f"inside {level:.0%} intervals", f"{share:.1%}"])
-    title = f"{scored['ratings']:,} test ratings"
+    title = f"{scored['ratings']:,} {which}"
     if scored.get("bounded"):
         title += f", {scored['bounded']:,} of which count in log scores alone: they are bounds"
     return TextTable(title, ("score", "value"), rows)

@@ -6,14 +6,24 @@ from typing import Any
 
 import numpy as np
 
+from dsgmcmc.errors import InputError
 from dsgmcmc.model.likelihoods.limits import resolution_from
 from dsgmcmc.posterior.absent_levels import refuse_absent_levels
 from dsgmcmc.posterior.new_ratings import Observed
 from dsgmcmc.posterior.predict import Predictor
+from dsgmcmc.posterior.run import Run
 from dsgmcmc.types import Int32
 
 #: Nominal levels of the predictive intervals whose coverage is measured, here and of a run.
 LEVELS = (0.5, 0.8, 0.9, 0.95)
+
+
+def refuse_clicks(run: Run, rankings: str) -> None:
+    """Raise InputError if a run predicts scores; the message names what compares `rankings`."""
+    if not run.config.law.can_be_evaluated:
+        raise InputError(
+            f"{run.config.likelihood} predicts scores, not ratings: compare rankings by {rankings}"
+        )
 
 
 def evaluate_ratings(

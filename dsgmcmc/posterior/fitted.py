@@ -11,7 +11,7 @@ from typing import Any, Literal, ParamSpec, Self, TypeVar, overload
 import numpy as np
 
 from dsgmcmc.data.arrays import InputForm, RatingArrays, list_names, read_pairs
-from dsgmcmc.data.columns import Columns
+from dsgmcmc.data.columns import Columns, parse_columns
 from dsgmcmc.data.frames import unmasked
 from dsgmcmc.data.ratings_format import known_by_bounds
 from dsgmcmc.data.result_table import Table, frame_like
@@ -26,7 +26,7 @@ from dsgmcmc.posterior.completion import (
     impute,
 )
 from dsgmcmc.posterior.draws import ENTITIES
-from dsgmcmc.posterior.evaluation import evaluate_ratings
+from dsgmcmc.posterior.evaluation import evaluate_ratings, refuse_clicks
 from dsgmcmc.posterior.exposure import Rated
 from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.posterior.item_parameters import item_parameters, ratings_of_fit, user_parameters
@@ -46,6 +46,7 @@ from dsgmcmc.posterior.rank import (
     allowed_items,
     recommendations,
 )
+from dsgmcmc.posterior.rated_file import read_rated_file
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.settings import By, PredictOptions
 from dsgmcmc.posterior.similar import similar
@@ -203,6 +204,10 @@ class FittedModel:
     def _read_ratings(self, X: Any, y: Any = None) -> RatingArrays:
         """Read ratings for the run, from the columns that its own ratings had."""
         run = self._fitted()
+        if isinstance(X, str | PathLike):
+            if y is not None:
+                raise InputError(f"{X} has the ratings: leave out y")
+            return read_rated_file(run, Path(X), parse_columns(self._columns()))
         X = frame_of_parts(run, X, y)
         return read_new(run, X, y, form_of_new(run, self._form(), X, y))
 
@@ -392,7 +397,7 @@ class FittedModel:
         Parameters
         ----------
         X, y
-            Ratings as for `BPMF.fit`, except files.
+            Ratings as for `BPMF.fit`, except ratings files. A file has a row for each rating.
 
         Returns
         -------
@@ -405,11 +410,7 @@ class FittedModel:
             If ratings are invalid, or the model predicts clicks.
         """
         run = self._fitted()
-        if not run.config.law.can_be_evaluated:
-            raise InputError(
-                f"{run.config.likelihood} predicts scores, not ratings: compare rankings by"
-                " dsgmcmc.diagnostics.ranking.evaluate"
-            )
+        refuse_clicks(run, "dsgmcmc.diagnostics.ranking.evaluate")
         rated = self._read_ratings(X, y).columns
         pairs = pairs_of(rated, run)
         predictor, users, items = self._predictor(pairs, PredictOptions(clip=self.clip))

@@ -379,6 +379,19 @@ def unknown_names(entity: str, names: list[Any]) -> InputError:
     return InputError(f"{unknown} unknown to the run: {listed(names)}")
 
 
+def refuse_unknown_in(path: Path, names: Mapping[str, Iterable[Any]], hint: str = "") -> None:
+    """Raise InputError with the first unknown names of users and items in a file, if any."""
+    distinct = {entity: list(dict.fromkeys(of_entity)) for entity, of_entity in names.items()}
+    described = [
+        str(unknown_names(entity, unknown)) for entity, unknown in distinct.items() if unknown
+    ]
+    if described:
+        raise InputError(
+            f"{path}: {'; '.join(described)}. Take them out, predict them with {named('unknown')}"
+            f" prior, or give their ratings to fold_in in Python{hint}"
+        )
+
+
 def refuse_unknown(vocabulary: Vocabulary, names: Sequence[Any] | Array) -> Int32:
     """Return the factor rows of names, as `Vocabulary.index_of` does.
 

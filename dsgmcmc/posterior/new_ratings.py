@@ -142,13 +142,20 @@ def read_new(run: Run, X: Any, y: Any, form: InputForm) -> RatingArrays:
     """
     from dsgmcmc.data.arrays import read_ratings
 
-    read = read_ratings(X, y, form)
+    return with_clicks(run, read_ratings(X, y, form))
+
+
+def with_clicks(run: Run, read: RatingArrays) -> RatingArrays:
+    """Return new ratings for a run; pairs alone are clicks.
+
+    Raises InputError as `read_new` does.
+    """
     if "rating" in read.columns:
         return read
     if not float(run.facts["minimum"]) == float(run.facts["maximum"]) == 1:
         raise InputError(
             "these are pairs without ratings, unlike those of the run: name the column of ratings,"
-            f" {named('columns')} rating=NAME, or give y"
+            f" {named('columns')} rating=NAME, or in Python give y"
         )
     clicks = np.ones(len(read.columns["user"]))
     return read._replace(columns={**read.columns, "rating": clicks})
@@ -176,7 +183,7 @@ def warn_without_weights(run: Run) -> None:
     column = run.columns.get("weight", "W")
     warn(
         "these ratings have no weights, unlike those of the run: they count as measurements of"
-        f" average weight; give a data frame with a column {column}, and {named('columns')}"
+        f" average weight; give them in a column {column}, and {named('columns')}"
         " weight=NAME if it has another name"
     )
 

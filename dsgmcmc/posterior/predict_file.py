@@ -13,7 +13,7 @@ import numpy as np
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.draws import ENTITIES
-from dsgmcmc.posterior.names import shown, unknown_names
+from dsgmcmc.posterior.names import refuse_unknown_in, shown
 from dsgmcmc.posterior.predict import Predictor
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.settings import PredictOptions
@@ -141,14 +141,7 @@ class _PairsFile:
         for names_of_pairs in self._chunks(table):
             for entity, names in zip(ENTITIES, names_of_pairs, strict=True):
                 unknown[entity].update(names[self.predictor.index_of(entity, names) < 0].tolist())
-        described = [
-            str(unknown_names(entity, list(names))) for entity, names in unknown.items() if names
-        ]
-        if described:
-            raise InputError(
-                f"{table.file.path}: {'; '.join(described)}. Take them out, predict them with"
-                f" {named('unknown')} prior, or give their ratings to fold_in in Python{table.hint}"
-            )
+        refuse_unknown_in(table.file.path, unknown, table.hint)
 
     @staticmethod
     def _refuse_header(table: PairsTable, names: str) -> None:

@@ -10,10 +10,13 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import field_validator, model_validator
 
+from dsgmcmc.errors import InputError
 from dsgmcmc.settings import Checked, named, setting
 
 #: Rules that rank items.
 By = Literal["likely", "exposure", "mean", "ucb", "lcb", "thompson", "sd"]
+#: What is done with unknown users and items of a file.
+Unknown = Literal["refuse", "prior"]
 
 
 def _clip(default: bool) -> Any:
@@ -24,6 +27,20 @@ def _clip(default: bool) -> Any:
 
 def _data(text: str = "Ratings file of the run.") -> Any:
     return setting(text, None, metavar="DATA.h5", shown="the path given to sample")
+
+
+def _unknown() -> Any:
+    return setting(
+        "Refuse unknown users and items, or predict their ratings from the prior.", "refuse"
+    )
+
+
+def _columns() -> Any:
+    return setting(
+        "Columns of the file by name or position from 1; detected by default.",
+        None,
+        metavar="user=U,item=I,...",
+    )
 
 
 class PredictOptions(Checked):
@@ -76,14 +93,8 @@ class PredictSettings(PredictOptions):
     """Settings of ``dsgmcmc predict``."""
 
     clip: bool = _clip(True)
-    unknown: Literal["refuse", "prior"] = setting(
-        "Refuse unknown users and items, or predict their ratings from the prior.", "refuse"
-    )
-    columns: str | None = setting(
-        "Columns of PAIRS by name or position from 1; detected by default.",
-        None,
-        metavar="user=U,item=I",
-    )
+    unknown: Unknown = _unknown()
+    columns: str | None = _columns()
     matrix: bool = setting("In place of PAIRS, complete the matrix of all users and items.", False)
     draws: int = setting(
         "With --matrix, number of matrices to draw for multiple imputation.", 0, ge=0
@@ -173,3 +184,18 @@ class EvaluateSettings(Checked):
     )
     everyone: bool = setting("Rank for all users, not only for 1,000 of them.", False, flag="all")
     data: Path | None = _data()
+    unknown: Unknown = _unknown()
+    columns: str | None = _columns()
+
+    def check_form(self, *, of_file: bool) -> None:
+        """Raise InputError for settings of rankings with a file, or of a file without one."""
+        unused = ["unknown", "columns"]
+        advice = "rankings are compared on the test ratings: give RATINGS, or leave out"
+        if of_file:
+            unused = ["at", "liked", "everyone", "data"]
+            advice = "RATINGS are compared with predictions, not with rankings: leave out"
+        for name in unused:
+            field = type(self).model_fields[name]
+            if getattr(self, name) != field.default:
+                flag = "all" if name == "everyone" else name
+                raise InputError(f"{advice} {named(flag)}")

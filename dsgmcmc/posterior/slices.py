@@ -7,7 +7,7 @@ ranked together by the rules of `dsgmcmc.posterior.rank`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from itertools import combinations, permutations
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -58,7 +58,15 @@ def form_of_new(run: Run, form: InputForm, X: Any, y: Any = None) -> InputForm:
         return form
     if run.directions:
         form = form._replace(columns=_arranged_columns(run, form.columns))
-    return form._replace(columns=_with_named_columns(run, form.columns, X))
+    found_in = {str(label) for label in getattr(as_frame(X), "columns", ())}
+    return form._replace(columns=_with_named_columns(run, form.columns, found_in))
+
+
+def columns_of_file(run: Run, columns: NamedColumns, names: Set[str]) -> dict[str, Any]:
+    """Return columns of new ratings in a file with these columns by role, as `form_of_new` does."""
+    if run.directions:
+        columns = _arranged_columns(run, columns)
+    return parse_columns(_with_named_columns(run, columns, names))
 
 
 def _arranged_columns(run: Run, columns: str | NamedColumns | None) -> dict[str, Any]:
@@ -69,11 +77,10 @@ def _arranged_columns(run: Run, columns: str | NamedColumns | None) -> dict[str,
 
 
 def _with_named_columns(
-    run: Run, columns: str | NamedColumns | None, table: Any
+    run: Run, columns: str | NamedColumns | None, found_in: Set[str]
 ) -> str | NamedColumns | None:
     """Return columns of new ratings by role, with those of the run's ratings that a table has."""
     given: dict[str, Any] = parse_columns(columns)
-    found_in = {str(label) for label in getattr(as_frame(table), "columns", ())}
     of_run: dict[str, Any] = {}
     for role, name in run.columns.items():
         if role not in (*ENTITIES, *given) and name in found_in:

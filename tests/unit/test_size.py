@@ -21,8 +21,8 @@ LONGER: dict[str, str] = {}
 #: --hold-out-by and --no-part-features, because only users know which cells will be missing, and
 #: whether a day like no other says anything of the next one; and --variable and --unstored of
 #: prepare, because only they know which matrix of a file has the ratings, and whether a count that
-#: is not stored is a 0.
-PARAMETERS = 118
+#: is not stored is a 0; and RATINGS, --unknown and --columns of evaluate, which Python scores, too.
+PARAMETERS = 121
 PARAMETERS_OF_SAMPLE = 34
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 BLANK = {

@@ -1,0 +1,62 @@
+"""Scores of predictions of the ratings in a file."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dsgmcmc.posterior.draws import ENTITIES
+from dsgmcmc.posterior.evaluation import evaluate_ratings, refuse_clicks
+from dsgmcmc.posterior.names import refuse_unknown_in
+from dsgmcmc.posterior.new_ratings import observed_of, with_clicks
+from dsgmcmc.posterior.predict import Predictor
+from dsgmcmc.posterior.run import Run
+from dsgmcmc.posterior.settings import EvaluateSettings, PredictOptions
+from dsgmcmc.posterior.slices import columns_of_file
+
+if TYPE_CHECKING:  # loads DuckDB
+    from dsgmcmc.data.arrays import RatingArrays
+    from dsgmcmc.data.columns import Columns
+
+
+def read_rated_file(run: Run, path: Path, columns: Columns) -> RatingArrays:
+    """Read new ratings of a run from a file, in `columns` or those that its own ratings had."""
+    from dsgmcmc.data.file_ratings import read_ratings_file
+
+    integers = {entity: run.vocabulary(entity).integer_parts for entity in ENTITIES}
+    read = read_ratings_file(path, partial(columns_of_file, run, columns), integers)
+    return with_clicks(run, read)
+
+
+def evaluate_file(run: Run, path: Path, settings: EvaluateSettings) -> dict[str, Any]:
+    """Score the predictions of the ratings in a file.
+
+    Returns
+    -------
+    dict
+        As of `evaluate_ratings`, with ``unknown``, the number of ratings of an unknown user or
+        item.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, names are unknown and refused, or the run predicts clicks.
+    """
+    from dsgmcmc.data.columns import parse_columns
+
+    refuse_clicks(run, "dsgmcmc evaluate RUN")
+    rated = read_rated_file(run, path, parse_columns(settings.columns))
+    predictor = Predictor(run, PredictOptions(clip=True))
+    names = {entity: rated.names(entity) for entity in ENTITIES}
+    rows = {entity: predictor.index_of(entity, names[entity]) for entity in ENTITIES}
+    if settings.unknown == "refuse":
+        unknown = {entity: names[entity][rows[entity] < 0].tolist() for entity in ENTITIES}
+        refuse_unknown_in(path, unknown)
+    scores = evaluate_ratings(
+        predictor, rows["user"], rows["item"], observed_of(run, rated.columns)
+    )
+    is_unknown = (rows["user"] < 0) | (rows["item"] < 0)
+    return {**scores, "unknown": int(np.count_nonzero(is_unknown))}
