@@ -42,8 +42,10 @@ OF_BOUNDS = ("lower", "upper", "relation")
 _RATINGS = ("rating", "ratings")  # preferred to other usual names of ratings
 NO_COLUMN = "none"  # as the column of ratings: every row is a click
 _NOT_RATINGS = {name for role in ROLES if role != "rating" for name in NAMES[role]}
-#: A cell of a matrix.
-_CELL = re.compile(r"(?i)[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)(e[+-]?[0-9]+)?|NA|N/A|NaN|null|[.]?")
+#: A cell of a matrix: a number, which may be a bound, or nothing.
+_CELL = re.compile(
+    r"(?i)([<>]=?|[≤≥])?\s*[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)(e[+-]?[0-9]+)?|NA|N/A|NaN|null|[.]?"
+)
 _CODES = (99, 999, 9999)  # usual codes for "not rated", with either sign
 _EARLIEST = 1e8  # seconds from 1970 to 1973
 _FEW = 50  # with fewer ratings, all may differ by chance
@@ -328,7 +330,10 @@ def _matrix_advice(sample: Rows, names: Sequence[str] = ()) -> str:
     if names and len({row[0] for row in sample}) < len(sample):
         return ""
     text = f"; if each row is a user, and each column an item: {named('matrix')}"
-    cells = [[float(cell) for cell in row[1:] if re.search("[0-9]", cell)] for row in sample]
+    cells = [
+        [float(cell.strip(" <>=≤≥")) for cell in row[1:] if re.search("[0-9]", cell)]
+        for row in sample
+    ]
     largest = sorted({cell for row in cells for cell in row}, key=abs)[-2:]
     codes = [
         code for code in largest[1:] if abs(code) in _CODES and abs(code) > 2 * abs(largest[0])

@@ -287,8 +287,13 @@ def test_a_frame_and_a_file_learn_of_matrices(tmp_path):
     values = np.random.default_rng(0).normal(5, 1, (12, 5)).round(2)
     wide = pandas.DataFrame(values, columns=[f"g{k}" for k in range(5)])
     wide.insert(0, "compound", [f"c{k}" for k in range(12)])
-    with pytest.raises(InputError, match="if each row is a user, and each column an item: matrix="):
+    advice = "if each row is a user, and each column an item: "
+    with pytest.raises(InputError, match=f"{advice}matrix="):
         BPMF().fit(wide)
+    below_limit = wide.astype({"g1": object})
+    below_limit.loc[2, "g1"] = "<0.1"
+    below_limit.to_csv(tmp_path / "r.csv", index=False, na_rep="n/a")
+    assert f"{advice}--matrix" in typed("prepare", tmp_path / "r.csv", tmp_path / "r.h5").err
     for columns in NOT_WIDE.values():
         frame = pandas.DataFrame(columns)
         frame.to_csv(tmp_path / "r.csv", index=False)
