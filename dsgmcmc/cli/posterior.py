@@ -408,8 +408,8 @@ def evaluate(
 ) -> None:
     """Compare the rules by which `recommend` ranks items, and popularity, on the test ratings.
 
-    With RATINGS, a file with a row for each rating in any format that `prepare` reads, score the
-    predictions of these ratings: RMSE, MAE, log score and coverage of intervals.
+    With RATINGS, a file in any format that `prepare` reads, score the predictions of these ratings:
+    RMSE, MAE, log score and coverage of intervals. Columns that are items make it a matrix.
 
     For each user with a liked test rating, every rule ranks the items that the user did not rate
     in training, and its first items are compared with those that the user liked. The last column

@@ -25,17 +25,18 @@ from dsgmcmc.data.session import Session, identifier, interruptible, open_sessio
 
 def read_ratings_file(
     path: Path,
-    columns_for: Callable[[Set[str]], Columns],
+    columns_for: Callable[[Set[str]], Columns | None],
     integers: Mapping[str, Sequence[bool]],
 ) -> RatingArrays:
-    """Read a file with a row for each rating, in any format that `prepare` reads.
+    """Read a file in any format that `prepare` reads.
 
     Ratings are in the order of the file, also those of one pair.
 
     Parameters
     ----------
     columns_for : callable
-        Returns columns by role, given the names of all columns; none without a header.
+        Returns columns by role, given the names of all columns; none without a header. None means
+        that the file is a matrix with a row for each user.
     integers : dict of str to sequence of bool
         By role, which parts of the run's names are integers: zeros after their decimal point do
         not count.
@@ -52,21 +53,23 @@ def read_ratings_file(
 def _read(
     db: Session,
     path: Path,
-    columns_for: Callable[[Set[str]], Columns],
+    columns_for: Callable[[Set[str]], Columns | None],
     integers: Mapping[str, Sequence[bool]],
 ) -> RatingArrays:
     """Read a file as `read_ratings_file` does, in a session."""
     file = open_long(db, path, {})
     names = set(file.names) if file.header else set()
-    table = open_ratings(db, path, columns=columns_for(names), timed=False)
+    columns = columns_for(names)
+    missing: list[str] | None = [] if columns is None else None
+    table = open_ratings(db, path, columns=columns or {}, timed=False, missing=missing)
     create_raw(db, [table])
     load(db, table, timed=False)
     selected = _names_sql(table, integers)
     if table.has_ratings:
         selected["rating"] = "rating"
     selected |= {name: name for name in measures_of(db)}
-    columns = ", ".join(f"{sql} AS {identifier(role)}" for role, sql in selected.items())
-    found = db.execute(f"SELECT {columns} FROM raw ORDER BY rowid").fetchnumpy()
+    query = ", ".join(f"{sql} AS {identifier(role)}" for role, sql in selected.items())
+    found = db.execute(f"SELECT {query} FROM raw ORDER BY rowid").fetchnumpy()
     arrays = {role: unmasked(array) for role, array in found.items()}
     if "lower" in arrays:
         bounds = with_open_sides(arrays["lower"], arrays["upper"])
@@ -78,7 +81,7 @@ def _names_sql(table: RatingsTable, integers: Mapping[str, Sequence[bool]]) -> d
     """Return SQL of every part of the names of users and items, by role."""
     selected = {}
     for role in NAMED_ROLES:
-        n_parts = len(of_parts(table.columns, role))
+        n_parts = len(of_parts(table.columns, role)) or 1  # labels of a matrix have no column
         for k in range(n_parts):
             name = part_sql(f"{role}_id", k, n_parts)
             is_integer = k < len(integers[role]) and integers[role][k]

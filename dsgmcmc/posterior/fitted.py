@@ -397,7 +397,7 @@ class FittedModel:
         Parameters
         ----------
         X, y
-            Ratings as for `BPMF.fit`, except ratings files. A file has a row for each rating.
+            Ratings as for `BPMF.fit`, except ratings files.
 
         Returns
         -------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,12 +24,23 @@ if TYPE_CHECKING:  # loads DuckDB
 
 
 def read_rated_file(run: Run, path: Path, columns: Columns) -> RatingArrays:
-    """Read new ratings of a run from a file, in `columns` or those that its own ratings had."""
+    """Read new ratings of a run from a file, in `columns` or those that its own ratings had.
+
+    It may also be a matrix with a row for each user, if its columns are named like items.
+    """
     from dsgmcmc.data.file_ratings import read_ratings_file
 
     integers = {entity: run.vocabulary(entity).integer_parts for entity in ENTITIES}
-    read = read_ratings_file(path, partial(columns_of_file, run, columns), integers)
+    read = read_ratings_file(path, partial(_columns_of, run, columns), integers)
     return with_clicks(run, read)
+
+
+def _columns_of(run: Run, columns: Columns, names: Set[str]) -> Columns | None:
+    """Return columns of a file by role; None for a matrix, most of whose columns are items."""
+    items = {str(name) for name in run.items.ids.tolist()}
+    if not columns and 2 * len(names & items) > len(names):
+        return None
+    return columns_of_file(run, columns, names)
 
 
 def evaluate_file(run: Run, path: Path, settings: EvaluateSettings) -> dict[str, Any]:

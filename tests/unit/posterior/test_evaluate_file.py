@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from support import typed
 from test_columns_of_runs import COLUMNS, SHORT, measured, trips
@@ -126,3 +127,18 @@ def test_clicks_have_rankings_alone(tmp_path: Path) -> None:
     clicks.to_csv(tmp_path / "new.csv", index=False)
     message = typed("evaluate", tmp_path / "run", tmp_path / "new.csv").expect(2).err
     assert "compare rankings by dsgmcmc evaluate RUN" in message
+
+
+def test_a_matrix_is_known_by_its_items(tmp_path: Path) -> None:
+    """Its cells are scored as in Python; bounds are bounds, and holes are none."""
+    values = np.random.default_rng(3).normal(5, 1, (20, 6)).round(2)
+    values[::3, 2] = np.nan
+    wide = pd.DataFrame(values, columns=[f"g{k}" for k in range(6)])
+    wide.index = pd.Index([f"c{k}" for k in range(20)], name="compound")
+    model = BPMF(**SHORT, matrix=True, out=tmp_path / "run").fit(wide)
+    new = wide.astype(object)[:8]
+    new.iloc[1, 1] = "<4"
+    new.to_csv(tmp_path / "new.csv", na_rep="n/a")
+    expected = {**model.evaluate(new), "unknown": 0}
+    assert expected["bounded"] == 1
+    assert scores_of(tmp_path / "run", tmp_path / "new.csv") == expected
