@@ -29,14 +29,13 @@ _AVERAGE = '''\
 {functions}
 
 @kernel("void(float32[:, :, ::1], float32[:, ::1], float32[::1], {types}, "
+        "float32[::1], float32[::1], float32[::1], float32[::1], "
         "float32[:, ::1], float32[:, ::1])")
-def average(eta, biases, weights, {arguments}, means, variances):
+def average(
+    eta, biases, weights, {arguments}, first, value, total, square, means, variances
+):
     """Means and variances of a function of every cell's predictors; weights sum to 1."""
     D, users, items = eta.shape
-    first = np.empty(items, np.float32)
-    value = np.empty(items, np.float32)
-    total = np.empty(items, np.float32)
-    square = np.empty(items, np.float32)
     for i in range(users):
         for j in range(items):
             total[j] = float32(0)
@@ -164,7 +163,9 @@ class Averages(Enum):
         variances = np.empty(eta.shape[1:], np.float32)
         if self is Averages.LINEAR:
             arguments = (0.0,)
-        _kernel(self)(eta, biases, weights, *arguments, means, variances)
+        # an allocation in the kernel would need Numba
+        scratch = np.empty((4, eta.shape[2]), np.float32)
+        _kernel(self)(eta, biases, weights, *arguments, *scratch, means, variances)
         return means, variances
 
 
@@ -177,7 +178,6 @@ def _kernel(function: Averages) -> Callable[..., None]:
         arguments=", ".join(types),
         lines="\n".join(indented(lines.splitlines(), 3)),
     )
-    kernel: Callable[..., None] = jit.compile_source(
-        f"average_{function.name.lower()}", source
-    ).average
+    kernels = jit.native_kernels(f"average_{function.name.lower()}", source)
+    kernel: Callable[..., None] = kernels["average"]
     return kernel

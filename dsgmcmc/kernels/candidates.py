@@ -59,5 +59,5 @@ def find_candidates(low: Array, high: Array, added: Array, top: int) -> Mask:
 @functools.cache
 def _kernel(bound: str, added: str) -> Callable[..., None]:
     source = _SOURCE.format(bound=bound, added=added)
-    kernel: Callable[..., None] = jit.compile_source("candidates", source).choose
+    kernel: Callable[..., None] = jit.native_kernels("candidates", source)["choose"]
     return kernel

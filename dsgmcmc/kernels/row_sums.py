@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from dsgmcmc.kernels import jit
 from dsgmcmc.types import Float32, Int64
 
+#: Columns that are summed together: those of some thousand rows fit in the cache.
+_COLUMNS = 256
+
 _SOURCE = '''\
-@kernel("void(float32[:, ::1], int64[::1], int64[::1], float32[:, ::1])", EXACT)
-def sums(matrix, rows, ends, out):
+@kernel("void(float32[:, ::1], int64[::1], int64[::1], float32[::1], float32[:, ::1])", EXACT)
+def sums(matrix, rows, ends, total, out):
     """Sums in the order of rows; negative numbers are left out."""
-    for i in range(out.shape[0]):
-        for j in range(out.shape[1]):
-            out[i, j] = float32(0)
-        for r in range(ends[i], ends[i + 1]):
-            k = rows[r]
-            if k >= 0:
-                for j in range(out.shape[1]):
-                    out[i, j] += matrix[k, j]
+    for first in range(0, out.shape[1], total.shape[0]):
+        width = min(total.shape[0], out.shape[1] - first)
+        for i in range(out.shape[0]):
+            for j in range(width):
+                total[j] = float32(0)
+            for r in range(ends[i], ends[i + 1]):
+                k = rows[r]
+                if k >= 0 and first >= 0:  # no vectors if a column may count from the end
+                    for j in range(width):
+                        total[j] += matrix[k, first + j]
+            for j in range(width):
+                out[i, first + j] = total[j]
 '''
 
 
@@ -32,4 +41,5 @@ def sum_rows(matrix: Float32, rows: Int64, ends: Int64, out: Float32) -> None:
         Ends of the choices in `rows`, after a 0.
     out : (q, m) float32
     """
-    jit.native_kernels("row_sums", _SOURCE)["sums"](matrix, rows, ends, out)
+    total = np.empty(_COLUMNS, np.float32)
+    jit.native_kernels("row_sums", _SOURCE)["sums"](matrix, rows, ends, total, out)

@@ -151,8 +151,10 @@ class Exposure:
         ends = np.cumsum([0, *map(len, positions)], dtype=np.int64)
         sums = np.empty((len(rated), len(self.weights)), np.float32)
         sum_rows(self.weights, rows, ends, sums)
-        exposure = np.tile((FLOOR * self.shares).astype(np.float32), (len(rated), 1))
-        exposure[:, self._regressed] = np.maximum(exposure[:, self._regressed], sums)
+        least = (FLOOR * self.shares).astype(np.float32)
+        np.maximum(sums, least[self._regressed], out=sums)
+        exposure = np.tile(least, (len(rated), 1))
+        exposure[:, self._regressed] = sums
         return np.power(exposure, POWER, dtype=np.float32)
 
     @cached_property

@@ -334,38 +334,53 @@ def _best_of_candidates(scorer: Scorer, users: Int32, added: Array) -> tuple[Arr
     `added` is added to the scores.
     """
     top = scorer.ranking.top
-    positions, columns = np.nonzero(_may_be_best(scorer, users, added))
+    known = None
+    if _is_bounded_by_exposure(scorer):
+        known = _scores_of_exposed(scorer, users, added)
+    positions, columns = np.nonzero(_may_be_best(scorer, users, added, known))
     items = columns.astype(np.int32)
-    scores = scorer.scores_of_pairs(users[positions], items) + added[positions, items]
+    scores = np.full(len(items), -np.inf)
+    if known is not None:
+        scores = known[positions, items]
+    missing = np.isneginf(scores)
+    scores[missing] = scorer.scores_of_pairs(users[positions[missing]], items[missing])
+    scores += added[positions, items]
     order = np.lexsort((items, -_rounded(scores), positions))
     chosen = order[positions_in_lists(positions[order]) < top]
     return positions[chosen], items[chosen], scores[chosen]
 
 
-def _may_be_best(scorer: Scorer, users: Int32, added: Array) -> Mask:
-    """Return which items may be among the best of every user, (users, items) bool."""
-    if _is_bounded_by_exposure(scorer):
-        least = _least_of_exposed(scorer, users, added)
-        candidates = np.isfinite(added) & (added >= least - _MARGIN)
+def _may_be_best(scorer: Scorer, users: Int32, added: Array, known: Float64 | None) -> Mask:
+    """Return which items may be among the best of every user, (users, items) bool.
+
+    `known` has logarithms of probabilities, and minus infinity for items that were not scored.
+    """
+    top = scorer.ranking.top
+    if known is not None:
+        candidates = find_candidates(known, np.full_like(known, _MARGIN), added, top)
         is_few = candidates.sum() < _SHARE * candidates.size
         if is_few or not _are_known(scorer, users):
             return candidates
     if scorer.screen is None:
         return np.isfinite(added)
     low, high = scorer.bounds(users)
-    return find_candidates(low, high, added, scorer.ranking.top)
+    return find_candidates(low, high, added, top)
 
 
-def _least_of_exposed(scorer: Scorer, users: Int32, added: Array) -> Float64:
-    """Return a lower bound of the last score in the list of every user, (users, 1).
+def _scores_of_exposed(scorer: Scorer, users: Int32, added: Array) -> Float64:
+    """Return the scores of the items to which every user is exposed most, (users, items).
 
-    It is that of the best among the items to which the user is exposed most.
+    They are minus infinity for other items.
     """
-    top = scorer.ranking.top
-    most = np.argpartition(-added, 2 * top - 1, axis=1)[:, : 2 * top].astype(np.int32)
-    scores = scorer.scores_of_pairs(np.repeat(users, 2 * top), most.reshape(-1))
-    scores = scores.reshape(most.shape) + np.take_along_axis(added, most, axis=1)
-    return _largest(scores, top)
+    number = 2 * scorer.ranking.top
+    none = np.zeros(added.shape)
+    positions, columns = np.nonzero(find_candidates(none, none, added, number))
+    first = positions_in_lists(positions) < number  # items may be exposed equally
+    positions = positions[first]
+    items = columns[first].astype(np.int32)
+    scores = np.full(added.shape, -np.inf)
+    scores[positions, items] = scorer.scores_of_pairs(users[positions], items)
+    return scores
 
 
 def _largest(values: Array, n: int) -> Array:

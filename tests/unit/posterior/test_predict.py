@@ -311,3 +311,22 @@ def test_a_process_predicts_without_numba(tmp_path, likelihood):
     )
     low, high, imported = done.expect().out.split()
     assert ([float(low)], [float(high)], imported) == (*map(list, expected), "False")
+
+
+@pytest.mark.parametrize("likelihood", ["gaussian", "ordinal-logit"])
+@pytest.mark.parametrize("rule", ["likely", "mean", "lcb"])
+def test_a_process_recommends_without_numba(tmp_path, likelihood, rule):
+    """Importing Numba takes longer than all else that a recommendation needs."""
+    made = make_run(tmp_path, users=30, items=24, stars=True, likelihood=likelihood)
+    users = [made.users[0]]
+    expected = open_run(made.path).recommend(users, n=5, by=rule)  # compiles what is missing
+    done = run_program(
+        sys.executable,
+        "-c",
+        f"import sys\nfrom dsgmcmc import open_run\nmodel = open_run({str(made.path)!r})\n"
+        f"best = model.recommend({users}, n=5, by={rule!r})\n"
+        "print(*best['score'].tolist(), 'numba' in sys.modules)",
+    )
+    *scores, imported = done.expect().out.split()
+    assert [float(score) for score in scores] == expected["score"].tolist()
+    assert imported == "False"
