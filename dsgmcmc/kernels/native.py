@@ -17,6 +17,9 @@ import numpy as np
 
 from dsgmcmc.types import Array
 
+#: The place of a buffer; `ndarray.ctypes` takes four times as long.
+_Start = ctypes.c_char * 0
+_NUMBERS = {"float64": float, "float32": float}
 _SCALARS = {"float64": ctypes.c_double, "float32": ctypes.c_float, "int64": ctypes.c_int64}
 
 
@@ -72,7 +75,9 @@ class Kernel:
 
     def __init__(self, compiled: MachineCode) -> None:
         self._name = compiled.name
-        self._arguments = [(np.dtype(dtype), ndim) for dtype, ndim in compiled.arguments]
+        self._arguments = [
+            (np.dtype(dtype), ndim, _NUMBERS.get(dtype, int)) for dtype, ndim in compiled.arguments
+        ]
         c_types = [c_type for argument in compiled.arguments for c_type in argument.c_types]
         self._engine = _linked(base64.b64decode(compiled.code))  # it owns the machine code
         address = self._engine.get_function_address(compiled.symbol)
@@ -89,9 +94,9 @@ class Kernel:
         Raises TypeError if an array has another type or shape, or is not contiguous and writable.
         """
         values: list[Any] = []
-        for argument, (dtype, ndim) in zip(arguments, self._arguments, strict=True):
+        for argument, (dtype, ndim, convert) in zip(arguments, self._arguments, strict=True):
             if ndim == 0:
-                values.append(dtype.type(argument).item())
+                values.append(convert(argument))
                 continue
             array = np.asarray(argument)
             if array.dtype != dtype or array.ndim != ndim or not array.flags.carray:
@@ -99,7 +104,7 @@ class Kernel:
                     f"{self._name}: {array.dtype} array of {array.ndim} dimensions, expected"
                     f" contiguous {dtype} of {ndim}, writable"
                 )
-            values += (None, None, array.size, array.itemsize, array.ctypes.data)
+            values += (None, None, array.size, array.itemsize, _Start.from_buffer(array.data))
             values += array.shape
             values += array.strides
         self._function(*self._places, *values)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -67,7 +68,21 @@ class DrawBatch:
         return tau
 
     def parameters(self, law: type[Law]) -> Float64 | None:
-        """Return the parameters of a likelihood at every draw, (draws, m); None if it has none."""
+        """Return the parameters of a likelihood at every draw, (draws, m); None if it has none.
+
+        They are kept; call it when all draws have been read.
+        """
+        if law not in self._parameters:
+            self._parameters[law] = self._collect_parameters(law)
+        return self._parameters[law]
+
+    @cached_property
+    def _parameters(self) -> dict[type[Law], Float64 | None]:
+        """Parameters that have been collected, by likelihood."""
+        return {}
+
+    def _collect_parameters(self, law: type[Law]) -> Float64 | None:
+        """Collect the parameters of a likelihood at every draw, as `parameters` returns them."""
         of_draws = []
         for number in range(len(self.tau)):
             shared = {name: array[number] for name, array in self.shared.items()}

@@ -238,6 +238,7 @@ class Predictor:
         effects = np.zeros_like(eta) if run.has_effects else None
         owners, owner = self._owners(users, items)
         folded = self._folded(users, items)
+        is_added_to = len(folded) > 0 or unseen is not None or effects is not None
         parameters = []
         column = 0
         for batch in run.batches(positions):
@@ -254,21 +255,24 @@ class Predictor:
                 noise,
             )
             of_batch = self._parameters(batch, owners)
-            for number in range(len(batch.tau)):
-                position = positions[column]
+            numbers = range(0)
+            if is_added_to:
+                numbers = range(len(batch.tau))
+            for number in numbers:
+                position = positions[column + number]
                 new = self._folded_rows(position, folded)
                 if new is not None and of_batch is not None:
                     self._set_folded(of_batch[number], owners, new)
                 if unseen is not None:
                     predictors = unseen.at(position, run.draw(position), new)
-                    eta[unseen.pairs, column] = predictors.mean
-                    spread[unseen.pairs, column] = predictors.variance
-                    noise[unseen.pairs, column] = predictors.noise / batch.tau[number]
+                    eta[unseen.pairs, column + number] = predictors.mean
+                    spread[unseen.pairs, column + number] = predictors.variance
+                    noise[unseen.pairs, column + number] = predictors.noise / batch.tau[number]
                 if effects is not None:
                     draw = run.draw(position)
-                    added, effects[:, column] = draw.of_ratings(known_users, known_items)
-                    eta[:, column] += np.float32(added)
-                column += 1
+                    added, effects[:, column + number] = draw.of_ratings(known_users, known_items)
+                    eta[:, column + number] += np.float32(added)
+            column += len(batch.tau)
             if of_batch is not None:
                 parameters.append(of_batch)
         weights = run.draw_weights[list(positions)]

@@ -112,8 +112,8 @@ class LevelObservation(Observation):
     # ------------------------------------------------------------------ predictions
 
     @classmethod
-    def _by_draw(cls, draws: PredictorDraws) -> Iterator[Float32]:
-        """Yield the probabilities of the levels at every draw, (q, R) each.
+    def _at_draws(cls, draws: PredictorDraws) -> Iterator[tuple[slice, Float32]]:
+        """Yield some draws, and the probabilities of the levels at these, (draws, q, R).
 
         Few ratings are computed at many draws together.
         """
@@ -133,7 +133,7 @@ class LevelObservation(Observation):
                 thresholds.reshape(len(thresholds) * n_sets, -1),
                 (numbers * np.int32(n_sets) + owner).reshape(-1),
             )
-            yield from probability.reshape(len(thresholds), len(owner), -1)
+            yield part, probability.reshape(len(thresholds), len(owner), -1)
 
     @classmethod
     @override
@@ -143,9 +143,10 @@ class LevelObservation(Observation):
         assert levels is not None
         probability = np.zeros((len(draws.eta), len(levels)), np.float32)
         for share, node in draws.over_effects():
-            weights = (share * node.weights).tolist()
-            for weight, probability_at_draw in zip(weights, cls._by_draw(node), strict=True):
-                probability += np.float32(weight) * probability_at_draw
+            weights = (share * node.weights).astype(np.float32)
+            for part, probabilities in cls._at_draws(node):
+                for weight, probability_at_draw in zip(weights[part], probabilities, strict=True):
+                    probability += weight * probability_at_draw
         return LevelDistribution(probability, levels)
 
     @classmethod
@@ -157,8 +158,10 @@ class LevelObservation(Observation):
         known = draws.known()
         means = np.zeros_like(known.eta)
         for share, node in draws.over_effects():
-            at_draws = [level_moments(p, levels)[0] for p in cls._by_draw(node)]
-            means += np.float32(share) * np.stack(at_draws, axis=1)
+            for part, probabilities in cls._at_draws(node):
+                of_ratings = level_moments(probabilities.reshape(-1, len(levels)), levels)[0]
+                at_draws = of_ratings.reshape(probabilities.shape[:2])
+                means[:, part] += np.float32(share) * at_draws.T
         return ExpectationMixture(means, known.spread, known.weights)
 
     @classmethod
