@@ -54,7 +54,7 @@ from dsgmcmc.data.wide import counts_cells, describe_matrix, refuse_names
 from dsgmcmc.data.words import Missing, MissingValuesError, advising_missing
 from dsgmcmc.errors import InputError
 from dsgmcmc.parallel.machine import memory_for_data
-from dsgmcmc.settings import in_python
+from dsgmcmc.settings import in_python, short_repr
 from dsgmcmc.types import Array, Mask
 
 _MATRIX_ADVICE = (
@@ -551,6 +551,11 @@ def array_columns(X: Any, names: Sequence[str], *, advice: str = "") -> dict[str
     """
     # as objects, numbers in a list stay numbers beside text
     array = X if isinstance(X, np.ndarray) else np.array(X, object)
+    if array.ndim == 0:
+        raise InputError(
+            f"expected an array or a data frame with the columns {', '.join(names)}; found"
+            f" {short_repr(X)}"
+        )
     if array.ndim != 2 or array.shape[1] != len(names):
         raise InputError(
             f"expected an array of shape (n, {len(names)}): {', '.join(names)}; found"

@@ -41,7 +41,8 @@ class Frame:
 def as_frame(table: Any) -> Any:
     """Return a table of Arrow, DuckDB or xarray, or a lazy frame, as a data frame.
 
-    So are structured arrays, and objects of pandas whose index has the names (`_with_index`).
+    So are structured arrays, dicts of columns, as `recommend` returns them, and objects of pandas
+    whose index has the names (`_with_index`).
     Masked arrays become arrays with missing values. Others are returned unchanged.
 
     A single column, such as a Series of pandas or polars, is no table.
@@ -54,6 +55,8 @@ def as_frame(table: Any) -> Any:
         return _frame_of_data_array(table)
     if getattr(getattr(table, "dtype", None), "names", None):
         return Frame({name: unmasked(table[name]) for name in table.dtype.names})
+    if isinstance(table, Mapping) and table and all(map(_is_column, table.values())):
+        return Frame({str(name): _column_of(column) for name, column in table.items()})
     table = _with_index(unmasked(table))
     is_table = any(hasattr(table, name) for name in ("columns", "column_names", "schema"))
     if not hasattr(table, "__arrow_c_stream__") or not is_table:
@@ -71,6 +74,20 @@ def as_frame(table: Any) -> Any:
     arrow = table if _is_arrow(table) else pyarrow.table(table)
     names = [str(name) for name in arrow.column_names]
     return Frame({name: _as_array(arrow.column(k)) for k, name in enumerate(names)})
+
+
+def _is_column(values: Any) -> bool:
+    """Whether a value of a dict is a column: an array or a list, and no name."""
+    return isinstance(values, np.ndarray | list) and _column_of(values).ndim == 1
+
+
+def _column_of(values: Any) -> Array:
+    """Return a column as an array; as objects, numbers in a list stay numbers beside text."""
+    if isinstance(values, np.ndarray):
+        return np.asarray(unmasked(values))
+    if all(isinstance(value, int | float) for value in values):
+        return np.asarray(values)
+    return np.array(values, object)
 
 
 def _with_index(table: Any) -> Any:

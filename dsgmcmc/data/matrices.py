@@ -323,6 +323,8 @@ def fill_in(X: Any, position: int | None, values: Float64) -> Any:
         if k != position:
             column = _filled_column(column, next(filled))
         columns.append(column)
+    if isinstance(X, Mapping):
+        return dict(zip(frame.columns, columns, strict=True))
     if isinstance(X, np.ndarray):  # a structured one
         types = [column.dtype for column in columns]
         return np.rec.fromarrays(columns, dtype=list(zip(frame.columns, types, strict=True)))

@@ -145,6 +145,23 @@ def test_fields_of_bytes_in_another_order():
     assert found["rating"].tolist() == RATED.rating.tolist()
 
 
+@pytest.mark.parametrize("columns", [list, np.asarray])
+def test_dicts_of_columns(columns):
+    """They are data frames, as `recommend` returns them."""
+    X = {name: columns(RATED[name]) for name in ("item", "rating", "user")}
+    found = read_ratings(X).columns
+    assert found["user"].tolist() == RATED.user.tolist()
+    assert found["item"].tolist() == list("abaab")
+    assert found["rating"].tolist() == RATED.rating.tolist()
+    pairs = np.argwhere(np.arange(80).reshape(10, 8) % 3)
+    model = BPMF(rank=1, iterations=20, burn_in=4).fit(pairs, pairs.sum(axis=1) % 5)
+    best = model.recommend([3, 4], n=2)
+    expected = model.predict(np.column_stack([best["user_id"], best["item_id"]]))
+    assert model.predict(best).tolist() == expected.tolist()
+    with pytest.raises(InputError, match=r"with the columns user, item; found 'pairs\.csv'"):
+        model.predict("pairs.csv")
+
+
 def test_an_index_that_names_users_alone_is_advised():
     """It may as well have no meaning, so users say that it has one."""
     advice = "user of its index would be columns in frame.reset_index"
