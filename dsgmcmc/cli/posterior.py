@@ -13,6 +13,7 @@ import typer
 from dsgmcmc.cli import JsonOption, RunArgument
 from dsgmcmc.cli.options import options_of, takes_settings
 from dsgmcmc.errors import InputError, retry_if_gone
+from dsgmcmc.settings import named
 from dsgmcmc.terminal import say, say_json, show_table
 
 if TYPE_CHECKING:
@@ -471,6 +472,18 @@ def _evaluate_file(run: Run, ratings: Path, settings: EvaluateSettings, *, as_js
     show_table(table.headings, table.rows, table.title, left=["score"])
     if scores["unknown"]:
         say(f"{scores['unknown']:,} of the ratings are of unknown users or items")
+    if scores["trained"]:
+        say(
+            f"warning: {scores['trained']:,} of the ratings were in training, so that new ratings"
+            " will be predicted worse",
+            file=sys.stderr,
+        )
+    if scores["trained"] is None:
+        say(
+            f"warning: ratings may have been in training: {named('data')} says where the run's"
+            " ratings file is",
+            file=sys.stderr,
+        )
 
 
 @retry_if_gone

@@ -91,6 +91,10 @@ class Rated:
         start, stop = self._indptr[user - self._first :][:2]
         return self._items[start:stop]
 
+    def count(self, users: Int32, items: Int32) -> int:
+        """Return how many pairs of rows, (n,) each, training has."""
+        return int(self.pattern[users - self._first, items].sum())
+
 
 @dataclass(frozen=True)
 class Exposure:

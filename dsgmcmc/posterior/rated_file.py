@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.draws import ENTITIES
 from dsgmcmc.posterior.evaluation import evaluate_ratings, refuse_clicks
 from dsgmcmc.posterior.names import refuse_unknown_in
@@ -17,6 +18,7 @@ from dsgmcmc.posterior.predict import Predictor
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.settings import EvaluateSettings, PredictOptions
 from dsgmcmc.posterior.slices import columns_of_file
+from dsgmcmc.types import Int32
 
 if TYPE_CHECKING:  # loads DuckDB
     from dsgmcmc.data.arrays import RatingArrays
@@ -50,12 +52,14 @@ def evaluate_file(run: Run, path: Path, settings: EvaluateSettings) -> dict[str,
     -------
     dict
         As of `evaluate_ratings`, with ``unknown``, the number of ratings of an unknown user or
-        item.
+        item, and ``trained``, the number of ratings whose pair was in training; None if the run's
+        ratings file is missing.
 
     Raises
     ------
     InputError
-        If the file cannot be read, names are unknown and refused, or the run predicts clicks.
+        If the file cannot be read, names are unknown and refused, the run predicts clicks, or
+        the ratings file that settings name is not the run's.
     """
     from dsgmcmc.data.columns import parse_columns
 
@@ -71,4 +75,19 @@ def evaluate_file(run: Run, path: Path, settings: EvaluateSettings) -> dict[str,
         predictor, rows["user"], rows["item"], observed_of(run, rated.columns)
     )
     is_unknown = (rows["user"] < 0) | (rows["item"] < 0)
-    return {**scores, "unknown": int(np.count_nonzero(is_unknown))}
+    known = {entity: index[~is_unknown] for entity, index in rows.items()}
+    trained = _count_trained(run, settings.data, known["user"], known["item"])
+    return {**scores, "unknown": int(np.count_nonzero(is_unknown)), "trained": trained}
+
+
+def _count_trained(run: Run, data: Path | None, users: Int32, items: Int32) -> int | None:
+    """Return how many pairs were in training; None if the ratings file is missing, and not given.
+
+    Raises InputError as `Run.open_ratings` if `data` is given.
+    """
+    try:
+        return run.rated(data, users).count(users, items)
+    except InputError:
+        if data is not None:
+            raise
+        return None

@@ -192,7 +192,7 @@ class EvaluateSettings(Checked):
         unused = ["unknown", "columns"]
         advice = "rankings are compared on the test ratings: give RATINGS, or leave out"
         if of_file:
-            unused = ["at", "liked", "everyone", "data"]
+            unused = ["at", "liked", "everyone"]
             advice = "RATINGS are compared with predictions, not with rankings: leave out"
         for name in unused:
             field = type(self).model_fields[name]

@@ -11,6 +11,7 @@ from support import typed
 from test_columns_of_runs import COLUMNS, SHORT, measured, trips
 
 from dsgmcmc import BPMF, open_run
+from dsgmcmc.data.prepare import prepare_ratings
 from dsgmcmc.errors import InputError
 
 pytestmark = pytest.mark.filterwarnings("ignore::dsgmcmc.errors.RunWarning")
@@ -44,7 +45,7 @@ def test_a_file_has_the_scores_of_its_data_frame(run: Path, tmp_path: Path, name
         new.to_csv(file, index=False)
     expected = open_run(run).evaluate(new)
     assert expected["bounded"]
-    assert scores_of(run, file) == {**expected, "unknown": 0}
+    assert scores_of(run, file) == {**expected, "unknown": 0, "trained": 60}
     assert open_run(run).evaluate(file) == expected
     assert open_run(run).score(str(file)) == open_run(run).score(new)
     shown = typed("evaluate", run, file).expect(0).out
@@ -62,7 +63,7 @@ def test_other_columns_can_be_named(run: Path, tmp_path: Path) -> None:
         run, tmp_path / "named.csv", "--columns", "user=b,item=a,rating=c,weight=d"
     )
     of_bare = scores_of(run, tmp_path / "bare.csv", "--columns", "user=2,item=1,rating=3,weight=4")
-    assert of_named == of_bare == {**expected, "unknown": 0}
+    assert of_named == of_bare == {**expected, "unknown": 0, "trained": 60}
 
 
 def test_unknown_names_are_refused_or_predicted_from_the_prior(run: Path, tmp_path: Path) -> None:
@@ -78,6 +79,7 @@ def test_unknown_names_are_refused_or_predicted_from_the_prior(run: Path, tmp_pa
     assert "--unknown prior" in message
     scores = scores_of(run, file, "--unknown", "prior")
     assert scores.pop("unknown") == 2
+    assert scores.pop("trained") == 4
     assert scores == open_run(run).evaluate(new)
     assert (
         "2 of the ratings are of unknown users or items"
@@ -85,11 +87,37 @@ def test_unknown_names_are_refused_or_predicted_from_the_prior(run: Path, tmp_pa
     )
 
 
+def test_ratings_of_training_are_counted(tmp_path: Path) -> None:
+    """Their scores are better than those of new ones; a missing ratings file is said to be so."""
+    rated = np.random.default_rng(0).random((12, 30)) < 0.8
+    users, items = np.nonzero(rated)
+    frame = pd.DataFrame({"user": users, "item": items, "rating": 1.0 + (users + items) % 5})
+    run = tmp_path / "run"
+    frame.to_csv(tmp_path / "old.csv", index=False)
+    prepare_ratings([tmp_path / "old.csv"], tmp_path / "r.h5", test_fraction=0.0)
+    BPMF(**SHORT, out=run).fit(tmp_path / "r.h5")
+    users, items = np.nonzero(~rated)
+    new = pd.DataFrame({"user": users, "item": items, "rating": 3.0})
+    file = tmp_path / "new.csv"
+    for part in (new, frame.iloc[:7], frame.iloc[-3:]):  # a user's rows alone are read
+        pd.concat([part, new]).to_csv(file, index=False)
+        trained = len(part) if part is not new else 0
+        assert scores_of(run, file)["trained"] == trained
+        warned = f"{trained} of the ratings were in training" in typed("evaluate", run, file).err
+        assert warned == (trained > 0)
+    (tmp_path / "r.h5").rename(tmp_path / "moved.h5")
+    assert scores_of(run, file)["trained"] is None
+    assert "--data says where" in typed("evaluate", run, file).expect(0).err
+    assert scores_of(run, file, "--data", tmp_path / "moved.h5")["trained"] == 3
+    (tmp_path / "r.h5").write_bytes(b"")
+    assert "r.h5" in typed("evaluate", run, file, "--data", tmp_path / "r.h5").expect(2).err
+
+
 def test_what_does_not_go_together_is_refused(run: Path, tmp_path: Path) -> None:
     """Settings of rankings with a file, those of a file without one, and a file without ratings."""
     file = tmp_path / "new.csv"
     measured()[["buyer", "sku"]].to_csv(file, index=False)
-    for option in (("--at", "5"), ("--liked", "1"), ("--all",), ("--data", "r.h5")):
+    for option in (("--at", "5"), ("--liked", "1"), ("--all",)):
         assert f"leave out {option[0]}" in typed("evaluate", run, file, *option).expect(2).err
     for option in (("--unknown", "prior"), ("--columns", "user=a")):
         message = typed("evaluate", run, *option).expect(2).err
@@ -116,7 +144,7 @@ def test_names_of_parts_are_read_from_their_columns(tmp_path: Path) -> None:
         if "context" in names:
             settings = {**names, "model": "auto", "rank": 0, "options": {"save_draws": 2}}
         model = BPMF(**settings, out=path).fit(frame)
-        assert scores_of(path, file) == {**model.evaluate(new), "unknown": 0}
+        assert scores_of(path, file) == {**model.evaluate(new), "unknown": 0, "trained": 30}
 
 
 def test_clicks_have_rankings_alone(tmp_path: Path) -> None:
@@ -139,6 +167,6 @@ def test_a_matrix_is_known_by_its_items(tmp_path: Path) -> None:
     new = wide.astype(object)[:8]
     new.iloc[1, 1] = "<4"
     new.to_csv(tmp_path / "new.csv", na_rep="n/a")
-    expected = {**model.evaluate(new), "unknown": 0}
+    expected = {**model.evaluate(new), "unknown": 0, "trained": 45}
     assert expected["bounded"] == 1
     assert scores_of(tmp_path / "run", tmp_path / "new.csv") == expected
