@@ -13,7 +13,6 @@ import typer
 from dsgmcmc.cli import JsonOption, RunArgument
 from dsgmcmc.cli.options import options_of, takes_settings
 from dsgmcmc.errors import InputError, retry_if_gone
-from dsgmcmc.settings import named
 from dsgmcmc.terminal import say, say_json, show_table
 
 if TYPE_CHECKING:
@@ -463,6 +462,7 @@ def _evaluate_file(run: Run, ratings: Path, settings: EvaluateSettings, *, as_js
     """Print the scores of the predictions of the ratings in a file."""
     from dsgmcmc.diagnostics.overview import total_scores
     from dsgmcmc.posterior.rated_file import evaluate_file
+    from dsgmcmc.settings import named
 
     scores = evaluate_file(run, ratings, settings)
     if as_json:
