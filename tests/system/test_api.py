@@ -420,7 +420,7 @@ SOME = [[u, i, u + i] for u in range(9) for i in range(9)]
         ),
         (lambda m: m.predict([1, 2]), r"shape \(n, 2\)"),
         (lambda m: m.similar([1]), "the name of one item"),
-        (lambda _: BPMF().fit(None), r"shape \(n, 3\)"),
+        (lambda _: BPMF().fit(None), "expected an array or a data frame .*; found None"),
         (lambda _: BPMF(unknown="x").fit("r.csv"), "unknown='x'"),
         (lambda _: BPMF(options={"rank": 3}).fit("r.csv"), "which is a parameter"),
         (lambda _: BPMF().fit("nowhere.h5"), "does not exist"),
