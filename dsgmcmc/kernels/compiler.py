@@ -11,23 +11,18 @@ from __future__ import annotations
 import base64
 import ctypes
 import functools
-import inspect
-import platform
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import llvmlite
 import llvmlite.binding
 import numba
-import numpy as np
 from numba import types
 from numba.core.caching import FunctionCache
 from numba.core.runtime.nrt import rtsys
 from numba.core.typeinfer import register_dispatcher
 from numba.extending import intrinsic
 
-from dsgmcmc.kernels import tiles, vectors
+from dsgmcmc.kernels import vectors
 from dsgmcmc.kernels.native import Argument, MachineCode
 from dsgmcmc.terminal import log
 
@@ -188,27 +183,6 @@ def _announce() -> None:
     log.info("compiling kernels for this processor; this takes about 10 s, but only once")
 
 
-@functools.cache
-def machine() -> str:
-    """Describe everything except the source on which the machine code depends."""
-    flags = [
-        "OPT",
-        "LOOP_VECTORIZE",
-        "SLP_VECTORIZE",
-        "CPU_NAME",
-        "CPU_FEATURES",
-        "BOUNDSCHECK",
-        "DEBUGINFO_DEFAULT",
-    ]
-    facts = [
-        platform.python_implementation() + sys.version,
-        numba.__version__,
-        llvmlite.__version__,
-        np.__version__,
-        llvmlite.binding.get_process_triple(),
-        llvmlite.binding.get_host_cpu_name(),
-        llvmlite.binding.get_host_cpu_features().flatten(),
-    ]
-    facts += [f"{flag}={getattr(numba.config, flag, None)}" for flag in flags]
-    facts += [inspect.getsource(module) for module in (vectors, tiles, sys.modules[__name__])]
-    return "\n".join(facts)
+def configuration(flags: Sequence[str]) -> str:
+    """Describe these flags of Numba, which variables or a file of its own may have set."""
+    return "\n".join(f"{flag}={getattr(numba.config, flag, None)}" for flag in flags)

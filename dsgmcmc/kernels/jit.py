@@ -53,6 +53,17 @@ from numpy import float32, float64, int32, int64, uint32, uint64
 _NATIVE_HEADER = _HEADER.replace(", kernel,", ", exported as kernel,")
 _MACHINE_CODE = "machine-code.json"
 
+#: Flags of Numba on which machine code depends; its variables are named NUMBA_FLAG.
+_FLAGS = (
+    "OPT",
+    "LOOP_VECTORIZE",
+    "SLP_VECTORIZE",
+    "CPU_NAME",
+    "CPU_FEATURES",
+    "BOUNDSCHECK",
+    "DEBUGINFO_DEFAULT",
+)
+
 #: Seconds in which any kernel is compiled; a process that has waited for so long compiles it, too.
 _PATIENCE = 60.0
 _REQUIRED_BYTES = 1 << 18  # sufficient for nearly every kernel
@@ -76,13 +87,18 @@ def compile_source(name: str, source: str) -> ModuleType:
     module
         The imported module, whose kernels are compiled or loaded.
     """
-    from dsgmcmc.kernels.compiler import machine  # importing Numba takes longer than most commands
+    from dsgmcmc.kernels.compiler import configuration  # Numba is slow to import
 
     source = _HEADER + source
-    digest = hashlib.sha256("\0".join((machine(), name, source)).encode()).hexdigest()[:32]
+    digest = _digest(_machine(), configuration(_FLAGS), name, source)
     path = _publish(cache_directory() / digest, f"{name}.py", source)
     with naming(path), _one_compiles(path.parent, "*.nbi"):  # Numba writes the code beside it
         return _import_source(path, f"dsgmcmc_{name}_{digest}")
+
+
+def _digest(*facts: str) -> str:
+    """Return the name of the folder of source that is compiled under these facts."""
+    return hashlib.sha256("\0".join(facts).encode()).hexdigest()[:32]
 
 
 def _import_source(path: Path, module_name: str) -> ModuleType:
@@ -107,7 +123,7 @@ def native_kernels(name: str, source: str) -> dict[str, Kernel]:
     Parameters are as for `compile_source`. Their machine code is beside their source.
     """
     source = _NATIVE_HEADER + source
-    digest = hashlib.sha256("\0".join((_machine(), name, source)).encode()).hexdigest()[:32]
+    digest = _digest(_machine(), name, source)
     path = _publish(cache_directory() / digest, f"{name}.py", source)
     stored = path.with_name(_MACHINE_CODE)
     with naming(path):
@@ -141,7 +157,7 @@ def _machine() -> str:
         binding.get_host_cpu_name(),
         binding.get_host_cpu_features().flatten(),
     ]
-    facts += [f"{name}={value}" for name, value in sorted(os.environ.items()) if "NUMBA_" in name]
+    facts += [f"{flag}={os.environ.get(f'NUMBA_{flag}')}" for flag in _FLAGS]
     folder = Path(__file__).parent
     facts += [
         (folder / f"{name}.py").read_text() for name in ("vectors", "tiles", "compiler", "native")

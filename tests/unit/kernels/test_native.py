@@ -48,6 +48,19 @@ def test_only_one_process_compiles_and_the_next_one_needs_no_numba(tmp_path):
     assert after[3] == "False"
 
 
+@pytest.mark.parametrize(
+    ("variable", "compiles"), [("NUMBA_NUM_THREADS", "False"), ("NUMBA_OPT", "True")]
+)
+def test_only_flags_that_matter_compile_again(tmp_path, variable, compiles):
+    """Batch scripts set the number of threads, which machine code does not depend on."""
+    environment = {"DSGMCMC_CACHE_DIR": str(tmp_path / "cache")}
+    command = [sys.executable, "-c", SCRIPT]
+    for others in ({}, {variable: "1"}):
+        with Running(command, environment | others) as running:
+            words = running.wait().expect().out.split()
+    assert words == ["6.5", "8.5", "10.5", compiles]
+
+
 def test_a_kernel_in_machine_code_has_the_bits_of_numba():
     """Protects the bits of predictions, whose sums are reordered."""
     rng = np.random.default_rng(0)
