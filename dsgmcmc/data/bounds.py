@@ -210,7 +210,7 @@ def cell_bound(text: str) -> tuple[float, float] | None:
 
 
 def with_open_sides(lower: Float64, upper: Float64) -> tuple[Float64, Float64]:
-    """Return lower and upper bounds, infinite where one is NaN; both are if ratings are exact."""
+    """Return lower and upper bounds, infinite where one is NaN; both stay NaN if both are."""
     bounded = ~(np.isnan(lower) & np.isnan(upper))
     return (
         np.where(bounded & np.isnan(lower), -np.inf, lower),

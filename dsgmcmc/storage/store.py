@@ -17,7 +17,6 @@ import errno
 import hashlib
 import io
 import math
-import os
 import re
 import secrets
 import shutil
@@ -35,6 +34,7 @@ from typing_extensions import TypedDict  # Pydantic needs it before Python 3.12
 
 from dsgmcmc.errors import GoneError, InputError, refusing
 from dsgmcmc.parallel.alone import Alone, Comm
+from dsgmcmc.parallel.machine import usable_cores
 from dsgmcmc.settings import named
 from dsgmcmc.storage.files import read_plain, remove_folder, sync, write_file
 from dsgmcmc.storage.hdf5 import PlainFile, add_dataset, new_hdf5
@@ -305,11 +305,6 @@ def open_array(path: Path) -> Array:
     return array
 
 
-def _readers() -> int:
-    """Return the number of threads that read a snapshot."""
-    return min(_MAX_READERS, len(os.sched_getaffinity(0)))
-
-
 class Snapshot:
     """A snapshot, read block by block; every block is checked against its hash.
 
@@ -398,9 +393,10 @@ class Snapshot:
         targets: Mapping[Key, Mapping[int, Array]],
     ) -> None:
         """Read entries of the blocks in one shard into arrays, as `read_entries` does."""
+        readers = min(_MAX_READERS, usable_cores())
 
         def read() -> None:
-            with PlainFile(shard) as file, ThreadPoolExecutor(_readers()) as threads:
+            with PlainFile(shard) as file, ThreadPoolExecutor(readers) as threads:
                 for _ in threads.map(
                     lambda entry: self._read_target(file, entry, targets[entry.key]), entries
                 ):
