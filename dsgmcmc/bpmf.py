@@ -21,7 +21,7 @@ from typing_extensions import override
 from dsgmcmc.config.chain import section_of
 from dsgmcmc.config.run import RunConfig, nested
 from dsgmcmc.data.arrays import has_time_column, is_wide, ratings_source
-from dsgmcmc.data.columns import CONTEXT, NO_COLUMN, Columns, parse_columns
+from dsgmcmc.data.columns import CONTEXT, NO_COLUMN, parse_columns
 from dsgmcmc.data.descriptions import Description, describe
 from dsgmcmc.data.feature_arrays import read_features
 from dsgmcmc.data.frames import frame_of_cube, is_cube
@@ -31,6 +31,7 @@ from dsgmcmc.data.prepare import Summary, prepare_ratings
 from dsgmcmc.data.reading import DataReading
 from dsgmcmc.data.result_table import library_of
 from dsgmcmc.data.settings import Duplicates, PrepareSettings
+from dsgmcmc.data.usual import Columns
 from dsgmcmc.errors import InputError, RunWarning, StoppedError
 from dsgmcmc.parallel.alone import Alone
 from dsgmcmc.parallel.comm import on_root

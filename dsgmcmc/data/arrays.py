@@ -17,17 +17,12 @@ from dsgmcmc.data.columns import (
     MEASURES,
     NAMED_ROLES,
     OF_BOUNDS,
-    ROLES,
-    Columns,
     Heading,
     assign_columns,
     expand_parts,
-    find_column,
-    joined,
     locate,
     parse_columns,
     refuse_rounded,
-    shortened,
 )
 from dsgmcmc.data.frames import as_frame, plain_values, unmasked
 from dsgmcmc.data.labelled import Choice, refuse_filling
@@ -50,6 +45,7 @@ from dsgmcmc.data.objects import (
 from dsgmcmc.data.parts import main_role, names_of, part_role
 from dsgmcmc.data.read import RatingsTable
 from dsgmcmc.data.tables import TableFile
+from dsgmcmc.data.usual import ROLES, Columns, find_column, joined, shortened
 from dsgmcmc.data.wide import counts_cells, describe_matrix, refuse_names
 from dsgmcmc.data.words import Missing, MissingValuesError, advising_missing
 from dsgmcmc.errors import InputError

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dsgmcmc.data.columns import joined
+from dsgmcmc.data.usual import joined
 from dsgmcmc.settings import named
 from dsgmcmc.types import Array
 

@@ -4,37 +4,26 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from dsgmcmc.data.parts import main_role, of_parts, part_role
+from dsgmcmc.data.usual import (
+    NAMES,
+    ROLES,
+    SHOWN,
+    Columns,
+    find_column,
+    joined,
+    shortened,
+    simplified,
+)
 from dsgmcmc.errors import InputError
 from dsgmcmc.settings import named
 from dsgmcmc.types import Array
 
-#: Usual names of columns by role, in order of preference, in the form that `simplified` returns.
-NAMES: dict[str, tuple[str, ...]] = {
-    role: tuple(names.split())
-    for role, names in {
-        "user": (
-            "user userid username uid reviewer reviewerid customer customerid member memberid"
-            " student studentid row rowid"
-        ),
-        "item": (
-            "item itemid iid movie movieid product productid asin parentasin isbn book bookid film"
-            " filmid joke jokeid venue venueid songid trackid artistid businessid gameid animeid"
-            " question questionid problem problemid col column"
-        ),
-        "rating": (
-            "rating ratings score star stars value overall grade bookrating count counts clicks"
-            " plays playcount purchases quantity visits checkins weight hours correct bought label"
-        ),
-        "timestamp": "timestamp time date datetime unixreviewtime ts",
-    }.items()
-}
-ROLES = tuple(NAMES)
 #: Roles of columns that say more of a rating, which no usual name has: only users can name them.
 MEASURES = ("weight", "lower", "upper", "relation")
 #: Those of them whose fields may be empty.
@@ -50,11 +39,8 @@ _CODES = (99, 999, 9999)  # usual codes for "not rated", with either sign
 _EARLIEST = 1e8  # seconds from 1970 to 1973
 _FEW = 50  # with fewer ratings, all may differ by chance
 _MOST_SKEWED = 10  # ratio of the largest id and the median of all
-_SHOWN = 8  # columns that a message shows
 
 Rows = Sequence[Sequence[str]]  # fields of rows
-#: Columns that users name, by role: a text, which may be ``A+B``, or the columns of parts.
-Columns = Mapping[str, str | tuple[str, ...]]
 #: Roles whose names may have several parts, each in a column of its own.
 NAMED_ROLES = ("user", "item")
 #: Role of a third direction, whose side is left open (`dsgmcmc.data.arrangement`).
@@ -88,23 +74,12 @@ class Heading(NamedTuple):
         return f"columns {shortened(self.names)}"
 
 
-def simplified(name: object) -> str:
-    """Return the name of a column in lower case, with only the characters a-z and 0-9."""
-    return re.sub(r"[^a-z0-9]", "", str(name).lower())
-
-
 def refuse_repeated(where: object, names: Sequence[str]) -> None:
     """Raise InputError if two columns have the same name, in upper or lower case."""
     numbers = Counter(name.lower() for name in names)
     repeated = [name for name in names if numbers[name.lower()] > 1]
     if repeated:
         raise InputError(f"{where}: two columns have the same name ({shortened(repeated)})")
-
-
-def find_column(names: Iterable[object], role: str) -> int | None:
-    """Return the position of the column with the most preferred usual name of a role, or None."""
-    known = [simplified(name) for name in names]
-    return next((known.index(name) for name in NAMES.get(role, ()) if name in known), None)
 
 
 def names_recur(names: Sequence[str], sample: Rows) -> bool:
@@ -301,21 +276,6 @@ def find_named(heading: Heading, role: str, name: str) -> int:
     )
 
 
-def joined(texts: Sequence[str]) -> str:
-    """Join texts by commas, and by "and" before the last one."""
-    if len(texts) < 2:
-        return "".join(texts)
-    return f"{', '.join(texts[:-1])} and {texts[-1]}"
-
-
-def shortened(texts: Sequence[str]) -> str:
-    """Join texts, of which the first are shown."""
-    shown = [text if len(text) < 24 else f"{text[:20]}..." for text in texts[:_SHOWN]]
-    if len(texts) > _SHOWN:
-        shown.append(f"... ({len(texts)} columns)")
-    return ", ".join(shown)
-
-
 def _matrix_advice(sample: Rows, names: Sequence[str] = ()) -> str:
     """Return advice if the first rows of a table may be those of a matrix.
 
@@ -360,8 +320,8 @@ def refuse_unnamed(where: object, sample: Rows, rated: bool = True) -> None:
     numbers = [k + 1 for k in range(width) if _has_numbers(sample, k)]
     if width < 4 or (width == 4 and (3 in numbers or not rated)):
         return
-    fields = [f"{k}: {text.strip()[:20]}" for k, text in enumerate(sample[0][:_SHOWN], 1)]
-    if width > _SHOWN:
+    fields = [f"{k}: {text.strip()[:20]}" for k, text in enumerate(sample[0][:SHOWN], 1)]
+    if width > SHOWN:
         fields.append("...")
     advice = f"say which columns count, by position: {named('columns')} user=1,item=2"
     if rated:

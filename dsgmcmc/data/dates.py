@@ -13,7 +13,8 @@ import numpy as np
 
 from dsgmcmc.data.session import Session, as_number
 from dsgmcmc.data.tables import TableFile, scalar
-from dsgmcmc.data.words import EMPTY, is_word
+from dsgmcmc.data.usual import EMPTY
+from dsgmcmc.data.words import is_word
 from dsgmcmc.types import Float64, Int64, Mask
 
 #: SQL of times that are NaN or before the year 1019: DuckDB reads 15-03-21 as a day of year 15.

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dsgmcmc.data.cells import batches, select_cells
-from dsgmcmc.data.columns import NAMES, find_column, refuse_repeated, shortened, simplified
+from dsgmcmc.data.columns import refuse_repeated
 from dsgmcmc.data.encoding import KINDS, Kind, as_kind
 from dsgmcmc.data.labelled import Choice
 from dsgmcmc.data.parts import join_sql, part_sql, split_name
@@ -33,6 +33,7 @@ from dsgmcmc.data.tables import (
     scalar,
     trim_names,
 )
+from dsgmcmc.data.usual import NAMES, find_column, shortened, simplified
 from dsgmcmc.errors import InputError
 from dsgmcmc.settings import named
 from dsgmcmc.types import Array

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dsgmcmc.data.columns import joined
 from dsgmcmc.data.labelled import (
     Choice,
     LabelledMatrix,
@@ -26,6 +25,7 @@ from dsgmcmc.data.labelled import (
     refuse_variable,
 )
 from dsgmcmc.data.tables import TableFile, is_number, opened
+from dsgmcmc.data.usual import joined
 from dsgmcmc.errors import InputError
 from dsgmcmc.settings import named
 from dsgmcmc.types import Array

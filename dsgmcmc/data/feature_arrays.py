@@ -10,19 +10,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dsgmcmc.data.arrays import typed_names
-from dsgmcmc.data.columns import (
-    Columns,
-    expand_parts,
-    find_column,
-    parse_columns,
-    refuse_repeated,
-    shortened,
-)
+from dsgmcmc.data.columns import expand_parts, parse_columns, refuse_repeated
 from dsgmcmc.data.descriptions import Description, described_by_names, is_of_names
 from dsgmcmc.data.encoding import Kind
 from dsgmcmc.data.frames import as_frame, plain_values, unmasked
 from dsgmcmc.data.matrices import is_missing
 from dsgmcmc.data.tables import TableFile, is_number
+from dsgmcmc.data.usual import Columns, find_column, shortened
 from dsgmcmc.errors import InputError, refusing
 from dsgmcmc.types import Array
 

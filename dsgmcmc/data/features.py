@@ -24,7 +24,6 @@ from dsgmcmc.data.cells import (
     is_number,
     read_numbers,
 )
-from dsgmcmc.data.columns import shortened
 from dsgmcmc.data.descriptions import (
     Description,
     DescriptionTable,
@@ -47,6 +46,7 @@ from dsgmcmc.data.session import Session, literal, open_small_session
 from dsgmcmc.data.tables import SHOWN, distinct_names, first_column, scalar
 from dsgmcmc.data.time_basis import describe_families
 from dsgmcmc.data.time_features import learn_time_column, time_entries
+from dsgmcmc.data.usual import shortened
 from dsgmcmc.errors import InputError
 from dsgmcmc.settings import named
 from dsgmcmc.types import Array, Float64, Int64

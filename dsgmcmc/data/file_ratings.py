@@ -9,7 +9,7 @@ from pathlib import Path
 
 from dsgmcmc.data.arrays import RatingArrays
 from dsgmcmc.data.bounds import with_open_sides
-from dsgmcmc.data.columns import NAMED_ROLES, Columns
+from dsgmcmc.data.columns import NAMED_ROLES
 from dsgmcmc.data.frames import unmasked
 from dsgmcmc.data.parts import of_parts, part_role, part_sql
 from dsgmcmc.data.read import (
@@ -21,6 +21,7 @@ from dsgmcmc.data.read import (
     open_ratings,
 )
 from dsgmcmc.data.session import Session, identifier, interruptible, open_session
+from dsgmcmc.data.usual import Columns
 
 
 def read_ratings_file(

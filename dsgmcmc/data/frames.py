@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from dsgmcmc.data.columns import find_column
+from dsgmcmc.data.usual import find_column
 from dsgmcmc.errors import InputError
 from dsgmcmc.types import Array
 

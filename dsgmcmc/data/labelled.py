@@ -15,9 +15,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dsgmcmc.data.columns import Columns, joined, shortened
 from dsgmcmc.data.tables import TableFile
-from dsgmcmc.data.words import EMPTY
+from dsgmcmc.data.usual import EMPTY, Columns, joined, shortened
 from dsgmcmc.errors import InputError
 from dsgmcmc.settings import named
 from dsgmcmc.types import Array

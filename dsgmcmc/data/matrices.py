@@ -14,11 +14,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dsgmcmc.data.bounds import cell_bound, is_bound, stand_in
-from dsgmcmc.data.columns import Columns, Heading, locate, parse_columns
+from dsgmcmc.data.columns import Heading, locate, parse_columns
 from dsgmcmc.data.frames import Frame, as_frame, is_data_array
 from dsgmcmc.data.objects import is_annotated
 from dsgmcmc.data.tables import is_number
-from dsgmcmc.data.words import EMPTY, TRUTH, Missing
+from dsgmcmc.data.usual import EMPTY, Columns
+from dsgmcmc.data.words import TRUTH, Missing
 from dsgmcmc.errors import InputError, refusing
 from dsgmcmc.types import Array, Float64, Mask
 

@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from dsgmcmc.data.arrange import FIELD_END, Entities, fields_of, hash_sql
-from dsgmcmc.data.columns import joined
 from dsgmcmc.data.parts import BETWEEN, split_name
 from dsgmcmc.data.ratings_format import Side
 from dsgmcmc.data.session import Session, is_integer
 from dsgmcmc.data.tables import SHOWN, scalar
+from dsgmcmc.data.usual import joined
 from dsgmcmc.errors import InputError
 from dsgmcmc.settings import named
 

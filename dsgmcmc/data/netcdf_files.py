@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dsgmcmc.data.columns import Columns, find_column, joined
 from dsgmcmc.data.labelled import (
     Choice,
     LabelledMatrix,
@@ -25,6 +24,7 @@ from dsgmcmc.data.labelled import (
 )
 from dsgmcmc.data.tables import TableFile
 from dsgmcmc.data.unwritten import unwritten_in, with_meaning
+from dsgmcmc.data.usual import Columns, find_column, joined
 from dsgmcmc.errors import InputError, refusing
 from dsgmcmc.settings import named
 from dsgmcmc.types import Array, Float64, Mask

@@ -9,19 +9,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dsgmcmc.data.columns import (
-    Columns,
-    Heading,
-    expand_parts,
-    find_column,
-    locate,
-    refuse_repeated,
-    refuse_unnamed,
-)
+from dsgmcmc.data.columns import Heading, expand_parts, locate, refuse_repeated, refuse_unnamed
 from dsgmcmc.data.parts import names_of, of_parts, part_role
 from dsgmcmc.data.session import Session, identifier, is_integer, is_rounded
 from dsgmcmc.data.table_format import open_table
 from dsgmcmc.data.tables import SHOWN, TableFile, holds, scalar
+from dsgmcmc.data.usual import Columns, find_column
 from dsgmcmc.errors import InputError
 from dsgmcmc.settings import named
 from dsgmcmc.types import Array

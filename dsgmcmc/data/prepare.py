@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Self
 from dsgmcmc.data import arrange, read, values
 from dsgmcmc.data.arrange import Entities, SortedRatings
 from dsgmcmc.data.codes import Codes
-from dsgmcmc.data.columns import CONTEXT, NAMED_ROLES, find_doubts, joined, parse_columns
+from dsgmcmc.data.columns import CONTEXT, NAMED_ROLES, find_doubts, parse_columns
 from dsgmcmc.data.descriptions import (
     Description,
     DescriptionTable,
@@ -39,6 +39,7 @@ from dsgmcmc.data.read import LoadedTable, RatingsTable
 from dsgmcmc.data.session import Session, interruptible, open_session
 from dsgmcmc.data.settings import PrepareSettings
 from dsgmcmc.data.tables import first_column
+from dsgmcmc.data.usual import joined
 from dsgmcmc.data.words import parse_missing
 from dsgmcmc.errors import InputError
 from dsgmcmc.settings import named

@@ -19,12 +19,10 @@ from dsgmcmc.data.columns import (
     NAMED_ROLES,
     NO_COLUMN,
     OF_BOUNDS,
-    Columns,
     Heading,
     assign_columns,
     expand_parts,
     find_named,
-    joined,
     names_recur,
 )
 from dsgmcmc.data.dates import (
@@ -50,6 +48,7 @@ from dsgmcmc.data.tables import (
     scalar,
     trim_names,
 )
+from dsgmcmc.data.usual import EMPTY, Columns, joined
 from dsgmcmc.data.wide import (
     ENTRIES,
     describe_wide,
@@ -57,7 +56,7 @@ from dsgmcmc.data.wide import (
     inspect_wide,
     load_wide,
 )
-from dsgmcmc.data.words import EMPTY, TRUTH, is_word, missing_words, truth_sql
+from dsgmcmc.data.words import TRUTH, is_word, missing_words, truth_sql
 from dsgmcmc.errors import InputError
 from dsgmcmc.settings import named
 

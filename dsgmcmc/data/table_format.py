@@ -17,7 +17,6 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
-from dsgmcmc.data.columns import find_column
 from dsgmcmc.data.labelled import (
     ANY_CHOICE,
     Choice,
@@ -42,6 +41,7 @@ from dsgmcmc.data.tables import (
     opened,
     read_matrix,
 )
+from dsgmcmc.data.usual import find_column
 from dsgmcmc.errors import InputError
 
 _BLANKS = "blanks"  # any number of spaces and tabs

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dsgmcmc.data.columns import find_column, shortened, simplified
+from dsgmcmc.data.usual import find_column, shortened, simplified
 from dsgmcmc.errors import InputError, refusing
 
 if TYPE_CHECKING:

@@ -8,11 +8,11 @@ from typing import NamedTuple
 import numpy as np
 
 from dsgmcmc.data.codes import Codes, find_codes
-from dsgmcmc.data.columns import shortened
 from dsgmcmc.data.item_levels import items_differ, levels_of_items
 from dsgmcmc.data.parts import split_name
 from dsgmcmc.data.session import Session
 from dsgmcmc.data.tables import SHOWN, is_number, scalar
+from dsgmcmc.data.usual import shortened
 from dsgmcmc.errors import InputError
 from dsgmcmc.settings import named
 from dsgmcmc.types import Array

@@ -15,12 +15,13 @@ from pathlib import Path
 import numpy as np
 
 from dsgmcmc.data.bounds import BEGINNINGS, cell_bound, stand_in
-from dsgmcmc.data.columns import Columns, Heading, find_column, locate
+from dsgmcmc.data.columns import Heading, locate
 from dsgmcmc.data.labelled import Choice
 from dsgmcmc.data.session import Session, memory_of
 from dsgmcmc.data.table_format import open_table
 from dsgmcmc.data.tables import SHOWN, TableFile, add_numbers, is_number
-from dsgmcmc.data.words import EMPTY, TRUTH, missing_words
+from dsgmcmc.data.usual import EMPTY, Columns, find_column
+from dsgmcmc.data.words import TRUTH, missing_words
 from dsgmcmc.errors import InputError
 from dsgmcmc.settings import named
 from dsgmcmc.types import Array, Float64

@@ -13,8 +13,6 @@ from dsgmcmc.data.tables import is_number
 from dsgmcmc.errors import InputError
 from dsgmcmc.types import Float32
 
-#: Texts that stand for a cell without a rating, in lower case.
-EMPTY = ("", "na", "n/a", "#n/a", "<na>", "nan", "null", "none", ".")
 #: Words for ratings of 1 and 0, in lower case.
 TRUTH = dict.fromkeys(("true", "t", "yes", "y"), 1.0) | dict.fromkeys(
     ("false", "f", "no", "n"), 0.0

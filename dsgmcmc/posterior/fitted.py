@@ -11,10 +11,11 @@ from typing import Any, Literal, ParamSpec, Self, TypeVar, overload
 import numpy as np
 
 from dsgmcmc.data.arrays import InputForm, RatingArrays, list_names, read_pairs
-from dsgmcmc.data.columns import Columns, parse_columns
+from dsgmcmc.data.columns import parse_columns
 from dsgmcmc.data.frames import unmasked
 from dsgmcmc.data.ratings_format import known_by_bounds
 from dsgmcmc.data.result_table import Table, frame_like
+from dsgmcmc.data.usual import Columns
 from dsgmcmc.errors import AgreedError, InputError, not_fitted, retry_if_gone
 from dsgmcmc.model.predictive.base import Prediction
 from dsgmcmc.posterior.cells import CellCompletion
@@ -35,6 +36,7 @@ from dsgmcmc.posterior.liked import warn_of_few
 from dsgmcmc.posterior.loadings import Loadings, loadings
 from dsgmcmc.posterior.matrix_target import TrainingData, other_matrix, training_matrix
 from dsgmcmc.posterior.names import refuse_unknown, unknown_names
+from dsgmcmc.posterior.new_columns import form_of_new, frame_of_parts, pairs_of
 from dsgmcmc.posterior.new_ratings import NewRatings, bounds_of, observed_of, read_new
 from dsgmcmc.posterior.newcomers import FoldIn, fold_in, fold_in_parts, index_with
 from dsgmcmc.posterior.packing import copy_files, files_of, unpack
@@ -50,7 +52,7 @@ from dsgmcmc.posterior.rated_file import read_rated_file
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.settings import By, PredictOptions
 from dsgmcmc.posterior.similar import similar
-from dsgmcmc.posterior.slices import Slices, form_of_new, frame_of_parts, pairs_of
+from dsgmcmc.posterior.slices import Slices
 from dsgmcmc.settings import in_python
 from dsgmcmc.storage.files import without_scratch
 from dsgmcmc.terminal import warn

@@ -16,10 +16,11 @@ import numpy as np
 
 from dsgmcmc.data.arrays import ANY_FORM, InputForm
 from dsgmcmc.data.bounds import stand_in
-from dsgmcmc.data.columns import Columns, expand_parts, parse_columns
+from dsgmcmc.data.columns import expand_parts, parse_columns
 from dsgmcmc.data.matrices import Matrix, fill_in, read_matrix
 from dsgmcmc.data.objects import data_array_of, filled_of, is_annotated
 from dsgmcmc.data.result_table import Table
+from dsgmcmc.data.usual import Columns
 from dsgmcmc.data.words import Missing
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.completion import MatrixTarget

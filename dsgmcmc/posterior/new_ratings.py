@@ -24,7 +24,7 @@ if TYPE_CHECKING:  # slow to import
     from scipy.sparse import csr_matrix
 
     from dsgmcmc.data.arrays import InputForm, RatingArrays
-    from dsgmcmc.data.columns import Columns
+    from dsgmcmc.data.usual import Columns
 
 
 class NewRatings(NamedTuple):

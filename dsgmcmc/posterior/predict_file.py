@@ -21,9 +21,9 @@ from dsgmcmc.settings import named
 from dsgmcmc.types import Array
 
 if TYPE_CHECKING:  # loads DuckDB
-    from dsgmcmc.data.columns import Columns
     from dsgmcmc.data.pairs import PairsTable
     from dsgmcmc.data.session import Session
+    from dsgmcmc.data.usual import Columns
 
 
 def predict_table(

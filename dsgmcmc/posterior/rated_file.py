@@ -13,16 +13,16 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.draws import ENTITIES
 from dsgmcmc.posterior.evaluation import evaluate_ratings, refuse_clicks
 from dsgmcmc.posterior.names import refuse_unknown_in
+from dsgmcmc.posterior.new_columns import columns_of_file
 from dsgmcmc.posterior.new_ratings import observed_of, with_clicks
 from dsgmcmc.posterior.predict import Predictor
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.settings import EvaluateSettings, PredictOptions
-from dsgmcmc.posterior.slices import columns_of_file
 from dsgmcmc.types import Int32
 
 if TYPE_CHECKING:  # loads DuckDB
     from dsgmcmc.data.arrays import RatingArrays
-    from dsgmcmc.data.columns import Columns
+    from dsgmcmc.data.usual import Columns
 
 
 def read_rated_file(run: Run, path: Path, columns: Columns) -> RatingArrays:
