@@ -45,9 +45,9 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import gammaincinv, ndtr
 
-from dsgmcmc.data.session import literal
 from dsgmcmc.diagnostics.scores import rmse
 from dsgmcmc.errors import Exit, InputError, WriteError, writing
+from dsgmcmc.tables.session import literal
 from dsgmcmc.terminal import complain, console, say
 from dsgmcmc.types import Array, Float32, Float64, Int32, Int64
 

@@ -20,28 +20,28 @@ from typing_extensions import override
 
 from dsgmcmc.config.chain import section_of
 from dsgmcmc.config.run import RunConfig, nested
-from dsgmcmc.data.arrays import has_time_column, is_wide, ratings_source
-from dsgmcmc.data.columns import CONTEXT, NO_COLUMN, parse_columns
-from dsgmcmc.data.descriptions import Description, describe
-from dsgmcmc.data.feature_arrays import read_features
-from dsgmcmc.data.frames import frame_of_cube, is_cube
-from dsgmcmc.data.labelled import refuse_unstored, refuse_variable
-from dsgmcmc.data.objects import data_array_of, is_annotated, is_dataset
-from dsgmcmc.data.prepare import Summary, prepare_ratings
-from dsgmcmc.data.reading import DataReading
-from dsgmcmc.data.result_table import library_of
-from dsgmcmc.data.settings import Duplicates, PrepareSettings
-from dsgmcmc.data.usual import Columns
 from dsgmcmc.errors import InputError, RunWarning, StoppedError
+from dsgmcmc.features.arrays import read_features
+from dsgmcmc.features.described import Description, describe
+from dsgmcmc.input.arrays import has_time_column, is_wide, ratings_source
+from dsgmcmc.input.roles import CONTEXT, NO_COLUMN, parse_columns
+from dsgmcmc.input.sources.annotated import data_array_of, is_annotated, is_dataset
+from dsgmcmc.input.sources.labelled import refuse_unstored, refuse_variable
 from dsgmcmc.parallel.alone import Alone
 from dsgmcmc.parallel.comm import on_root
 from dsgmcmc.parallel.mpirun import number_of_processes, run_sample
 from dsgmcmc.posterior.fitted import FittedModel, for_users
-from dsgmcmc.posterior.matrix_target import TrainingData
+from dsgmcmc.posterior.matrix.target import TrainingData
 from dsgmcmc.posterior.run import Run
+from dsgmcmc.prepare.prepare import Summary, prepare_ratings
+from dsgmcmc.prepare.settings import Duplicates, PrepareSettings
+from dsgmcmc.prepare.summary import DataReading
 from dsgmcmc.runs.progress import in_notebook
 from dsgmcmc.storage.files import Scratch, without_scratch
 from dsgmcmc.storage.rundir import RunDirectory
+from dsgmcmc.tables.frames import frame_of_cube, is_cube
+from dsgmcmc.tables.result import library_of
+from dsgmcmc.tables.usual import Columns
 from dsgmcmc.terminal import log, warn
 
 if TYPE_CHECKING:  # these modules load Numba's compiler

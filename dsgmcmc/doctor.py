@@ -254,7 +254,7 @@ def probe_kernels() -> None:
     """Compile a kernel, or load it from the cache, and check a value that it computes."""
     import numba
 
-    from dsgmcmc.kernels.jit import cache_directory
+    from dsgmcmc.kernels.compiling.jit import cache_directory
     from dsgmcmc.kernels.philox import NoiseKey, normals
 
     drawn = np.empty(1, np.float32)

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from dsgmcmc.bpmf import BPMF
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.fitted import FittedModel
-from dsgmcmc.posterior.rank import PATTERN_RULES, Ranking, Scorer
+from dsgmcmc.posterior.lists.ranking import PATTERN_RULES, Ranking, Scorer
 from dsgmcmc.posterior.settings import By
 from dsgmcmc.types import Array
 
@@ -25,8 +25,8 @@ class BPMFConfig(BaseModel, extra="allow"):
     Attributes
     ----------
     by : str
-        Ranking rule of `dsgmcmc.posterior.rank`: ``likely`` ranks first the items that users will
-        probably choose and like; ``mean`` gives predicted ratings.
+        Ranking rule of `dsgmcmc.posterior.lists.ranking`: ``likely`` ranks first the items that
+        users will probably choose and like; ``mean`` gives predicted ratings.
     """
 
     by: By = "likely"

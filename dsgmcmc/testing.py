@@ -20,14 +20,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dsgmcmc.config.run import RunConfig, build, feature_sizes
-from dsgmcmc.data.arrays import ratings_source
-from dsgmcmc.data.feature_arrays import read_features
-from dsgmcmc.data.prepare import prepare_ratings
-from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.densities.base import DensitySampler
 from dsgmcmc.densities.density import Density, DoubleWell, Gaussian
 from dsgmcmc.densities.registry import SAMPLERS as SAMPLERS_OF_DENSITIES
 from dsgmcmc.densities.sample import DensityConfig, sample, vector_target
+from dsgmcmc.features.arrays import read_features
+from dsgmcmc.input.arrays import ratings_source
 from dsgmcmc.model.likelihoods import LIKELIHOODS, Likelihood
 from dsgmcmc.model.parts import PARTS, Part
 from dsgmcmc.model.parts.base import FileFacts
@@ -36,6 +34,8 @@ from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.parallel.alone import Alone, Comm
 from dsgmcmc.parallel.comm import on_root
 from dsgmcmc.parallel.ring import Ring
+from dsgmcmc.prepare.prepare import prepare_ratings
+from dsgmcmc.ratings.file import Ratings
 from dsgmcmc.runs.job import Job
 from dsgmcmc.runs.source import RatingsSource, targets_of
 from dsgmcmc.samplers import SAMPLERS

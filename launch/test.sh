@@ -67,7 +67,7 @@ test_several_processes() {
 }
 
 # What a user does first: ingestion, sampling, resuming, predictions, Python, export
-basics=(tests/unit/data/test_ingest_formats.py tests/unit/storage/test_store.py tests/system/test_api.py
+basics=(tests/unit/input/test_ingest_formats.py tests/unit/storage/test_store.py tests/system/test_api.py
   tests/system/test_posterior_commands.py tests/system/test_sample.py tests/system/test_own.py)
 
 # test_oldest: run the basics with the lowest versions that pyproject.toml names

@@ -17,8 +17,8 @@ import scipy.sparse
 import xarray
 from science_files import R, r_frame, write_h5ad, write_rds, write_tenx
 
-from dsgmcmc.data.ratings import Ratings
-from dsgmcmc.data.ratings_format import RowRatings, Split
+from dsgmcmc.ratings.file import Ratings
+from dsgmcmc.ratings.format import RowRatings, Split
 
 N = 30
 M = 20

@@ -34,12 +34,12 @@ import typer
 from cases import rated_pairs
 
 from dsgmcmc.cli.app import app
-from dsgmcmc.data.prepare import prepare_ratings
-from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.errors import InputError
-from dsgmcmc.posterior.predict import Predictor
+from dsgmcmc.posterior.cells.predict import Predictor
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.settings import PredictOptions
+from dsgmcmc.prepare.prepare import prepare_ratings
+from dsgmcmc.ratings.file import Ratings
 from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.storage.store import MANIFEST, seal
 

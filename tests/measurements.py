@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 from support import csr, planted, write_cells
 
-from dsgmcmc.data.ratings_writer import Origin, Sizes, Slab, write_slabs
+from dsgmcmc.ratings.writer import Origin, Sizes, Slab, write_slabs
 
 
 def write_measured(

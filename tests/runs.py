@@ -13,9 +13,9 @@ from mpi4py import MPI
 from scipy import stats
 from support import planted, sample
 
-from dsgmcmc.data.prepare import prepare_ratings
 from dsgmcmc.posterior.draws import OTHER, Draw
 from dsgmcmc.posterior.run import Run
+from dsgmcmc.prepare.prepare import prepare_ratings
 
 SETTINGS: dict[str, Any] = {
     "sampler": {"name": "baoab"},

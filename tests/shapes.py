@@ -71,7 +71,7 @@ class Ratings:
         """
         import pandas as pd
 
-        from dsgmcmc.data.prepare import prepare_ratings
+        from dsgmcmc.prepare.prepare import prepare_ratings
 
         folder = path.with_suffix(".tables")
         folder.mkdir(parents=True, exist_ok=True)

@@ -38,10 +38,7 @@ from mpi4py import MPI
 
 from dsgmcmc.cli.app import main
 from dsgmcmc.config.job import Policy
-from dsgmcmc.data.ratings import Ratings
-from dsgmcmc.data.ratings_format import SIDES, Features, Side, Split, Times
-from dsgmcmc.data.ratings_writer import Origin, Sizes, Slab, write_slabs
-from dsgmcmc.kernels.formula import Batch, Formula, RowPrior
+from dsgmcmc.kernels.formulas.formula import Batch, Formula, RowPrior
 from dsgmcmc.kernels.philox import NoiseKey, normals
 from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.likelihoods import Law, Levels
@@ -53,6 +50,9 @@ from dsgmcmc.parallel.mpirun import openmpi_environment
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.parallel.schedule import Schedule
 from dsgmcmc.parallel.signals import installed
+from dsgmcmc.ratings.file import Ratings
+from dsgmcmc.ratings.format import SIDES, Features, Side, Split, Times
+from dsgmcmc.ratings.writer import Origin, Sizes, Slab, write_slabs
 from dsgmcmc.runs.job import Job
 from dsgmcmc.runs.source import RatingsSource
 from dsgmcmc.samplers import SAMPLERS

@@ -25,7 +25,6 @@ from typing import ClassVar, Literal, Self
 import numpy as np
 from pydantic import BaseModel
 
-from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.effects import predictor_kernel
 from dsgmcmc.kernels.philox import normals
@@ -33,6 +32,7 @@ from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.parts.base import ChainFacts, DrawContext, FileFacts, ModelFacts, Part
 from dsgmcmc.model.quantity import Quantity, Sampled, SavedDraw
 from dsgmcmc.parallel.ring import Ring
+from dsgmcmc.ratings.file import Ratings
 from dsgmcmc.settings import named, setting
 from dsgmcmc.targets.state import ParameterBlock
 from dsgmcmc.types import Factor, Float32, Float64, Int32, Named, Purpose

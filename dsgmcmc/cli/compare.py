@@ -16,8 +16,8 @@ from dsgmcmc.parallel.comm import on_root, processes, run_parallel
 from dsgmcmc.terminal import say, say_json, show_table
 
 if TYPE_CHECKING:
-    from dsgmcmc.data.ratings import Ratings
     from dsgmcmc.diagnostics.comparison import Comparison, Model
+    from dsgmcmc.ratings.file import Ratings
 
 #: Heading of the column with the criterion.
 HEADINGS = {
@@ -125,7 +125,7 @@ def compare(
 
 def _write(comparison: Comparison, ratings: Ratings, out: Path, arranged: Path) -> None:
     """Write the settings of the recommended model, and the ratings if it has an arrangement."""
-    from dsgmcmc.data.arrangement import arrange_ratings
+    from dsgmcmc.prepare.three_way import arrange_ratings
     from dsgmcmc.storage.files import write_file
 
     if ratings.open_directions is not None:

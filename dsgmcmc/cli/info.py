@@ -101,9 +101,9 @@ def _describe_ratings(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
 
     The labels are those of `prepare`.
     """
-    from dsgmcmc.data.ratings import Ratings
-    from dsgmcmc.data.ratings_description import describe_ratings
-    from dsgmcmc.data.ratings_format import SIDES
+    from dsgmcmc.ratings.description import describe_ratings
+    from dsgmcmc.ratings.file import Ratings
+    from dsgmcmc.ratings.format import SIDES
 
     sizes = ("n_rows", "n_cols", "nnz", "nnz_test")
     others = (
@@ -197,7 +197,7 @@ def verify(path: PathArgument, as_json: JsonOption = False) -> None:
     """
     recognised = _recognise(path)
     if recognised == "ratings file":
-        from dsgmcmc.data.ratings import Ratings
+        from dsgmcmc.ratings.file import Ratings
 
         with Ratings(path) as ratings:
             ratings.verify()

@@ -17,8 +17,8 @@ from dsgmcmc.terminal import say, say_json, show_table
 
 if TYPE_CHECKING:
     from dsgmcmc.posterior.exposure import Rated
-    from dsgmcmc.posterior.newcomers import FoldIn
-    from dsgmcmc.posterior.rank import Ranking
+    from dsgmcmc.posterior.lists.ranking import Ranking
+    from dsgmcmc.posterior.rows.added import FoldIn
     from dsgmcmc.posterior.run import Run
     from dsgmcmc.posterior.settings import EvaluateSettings, PredictSettings, RecommendSettings
     from dsgmcmc.types import Int32, Mask
@@ -75,9 +75,9 @@ def predict(
       dsgmcmc predict run --matrix -o filled.csv
       dsgmcmc predict run --matrix --draws 20 -o imputed.nc
     """
-    from dsgmcmc.data.columns import parse_columns
-    from dsgmcmc.data.pairs import ROLES
-    from dsgmcmc.posterior.predict_file import predict_table
+    from dsgmcmc.input.pairs import ROLES
+    from dsgmcmc.input.roles import parse_columns
+    from dsgmcmc.posterior.cells.predict_file import predict_table
     from dsgmcmc.posterior.run import Run
     from dsgmcmc.posterior.settings import PredictSettings
 
@@ -103,7 +103,7 @@ def _complete_matrix(
     """Write the completed matrix of a run to a file."""
     from rich.progress import track
 
-    from dsgmcmc.posterior.matrix_file import MatrixFile
+    from dsgmcmc.posterior.matrix.file import MatrixFile
     from dsgmcmc.posterior.run import Run
     from dsgmcmc.terminal import console
 
@@ -171,10 +171,10 @@ def recommend(
       dsgmcmc recommend run --pairs --by sd --top 50
       dsgmcmc recommend run --user 42 --items ml-1m/movies.dat --matching 'Comedy|Drama'
     """
-    from dsgmcmc.posterior.liked import warn_of_few
-    from dsgmcmc.posterior.names import item_titles
-    from dsgmcmc.posterior.pair_ranking import best_pairs
-    from dsgmcmc.posterior.rank import PATTERN_RULES, Ranking, recommendations
+    from dsgmcmc.posterior.index import item_titles
+    from dsgmcmc.posterior.lists.liked import warn_of_few
+    from dsgmcmc.posterior.lists.pairs import best_pairs
+    from dsgmcmc.posterior.lists.ranking import PATTERN_RULES, Ranking, recommendations
     from dsgmcmc.posterior.run import Run
     from dsgmcmc.posterior.settings import RankingOptions, RecommendSettings
 
@@ -182,7 +182,7 @@ def recommend(
     is_printed = out is None and not as_json
     _check_choice(user, everyone=everyone, pairs=pairs, is_printed=is_printed)
     if out is not None:
-        from dsgmcmc.data.results import output_format, write_blocks  # loads DuckDB
+        from dsgmcmc.tables.written import output_format, write_blocks  # loads DuckDB
 
         output_format(out)
     opened = Run(run)
@@ -220,7 +220,7 @@ def _needed_ratings(
     run: Run, ranking: Ranking, data: Path | None, users: Int32 | None = None
 ) -> Rated | None:
     """Return the items that some users rated (default all), if a ranking needs them."""
-    from dsgmcmc.posterior.rank import PATTERN_RULES
+    from dsgmcmc.posterior.lists.ranking import PATTERN_RULES
 
     if ranking.include_rated and ranking.by not in PATTERN_RULES:
         return None
@@ -237,8 +237,8 @@ def _recommend_cells(
     as_json: bool,
 ) -> None:
     """Recommend cells of slices of a table of three directions, as `recommend` does."""
-    from dsgmcmc.posterior.names import item_titles
-    from dsgmcmc.posterior.slices import Slices
+    from dsgmcmc.posterior.index import item_titles
+    from dsgmcmc.posterior.lists.slices import Slices
 
     slices = Slices(run)
     titles = None
@@ -249,7 +249,7 @@ def _recommend_cells(
     for chosen in slices.read(names):
         tables[str(chosen)] = slices.best_cells(slices.rows(chosen), ranking, rated, titles)
     if out is not None:
-        from dsgmcmc.data.results import write_blocks  # loads DuckDB
+        from dsgmcmc.tables.written import write_blocks  # loads DuckDB
 
         write_blocks(tables.values(), out)
     elif as_json:
@@ -299,8 +299,8 @@ def _allowed_items(run: Run, settings: RecommendSettings) -> tuple[Mask | None, 
 
     The mask is None if there is no file.
     """
-    from dsgmcmc.data.titles import read_names
-    from dsgmcmc.posterior.rank import allowed_items
+    from dsgmcmc.input.titles import read_names
+    from dsgmcmc.posterior.lists.ranking import allowed_items
 
     names = None if settings.candidates is None else read_names(settings.candidates)
     excluded = None if settings.exclude is None else read_names(settings.exclude)
@@ -311,7 +311,7 @@ def _matching_items(run: Run, items: Path | None, pattern: str) -> Mask:
     """Return the mask of items whose line in the file `items` matches a regular expression."""
     import numpy as np
 
-    from dsgmcmc.posterior.names import item_titles
+    from dsgmcmc.posterior.index import item_titles
 
     if items is None:
         raise InputError("--matching needs --items FILE, the file with the lines to match")
@@ -328,8 +328,8 @@ def _chosen_users(run: Run, names: list[str] | None) -> tuple[Int32, FoldIn | No
     """
     import numpy as np
 
-    from dsgmcmc.posterior.names import refuse_unknown
-    from dsgmcmc.posterior.newcomers import fold_in_parts, index_with
+    from dsgmcmc.posterior.index import refuse_unknown
+    from dsgmcmc.posterior.rows.added import fold_in_parts, index_with
 
     if not names:
         return np.argsort(run.users.ids, kind="stable").astype(np.int32), None
@@ -425,7 +425,7 @@ def evaluate(
     """
     from dsgmcmc.diagnostics.ranking import MEASURES, USERS
     from dsgmcmc.diagnostics.ranking import evaluate as compare_rankings
-    from dsgmcmc.posterior.liked import warn_of_few
+    from dsgmcmc.posterior.lists.liked import warn_of_few
     from dsgmcmc.posterior.run import Run
     from dsgmcmc.posterior.settings import EvaluateSettings
 
@@ -461,7 +461,7 @@ def evaluate(
 def _evaluate_file(run: Run, ratings: Path, settings: EvaluateSettings, *, as_json: bool) -> None:
     """Print the scores of the predictions of the ratings in a file."""
     from dsgmcmc.diagnostics.overview import total_scores
-    from dsgmcmc.posterior.rated_file import evaluate_file
+    from dsgmcmc.posterior.cells.evaluate_file import evaluate_file
     from dsgmcmc.settings import named
 
     scores = evaluate_file(run, ratings, settings)

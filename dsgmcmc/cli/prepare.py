@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dsgmcmc.cli.options import options_of, takes_settings
-from dsgmcmc.data.movielens import DATA_SETS, LICENCE
-from dsgmcmc.data.movielens import fetch as fetch_data
+from dsgmcmc.input.movielens import DATA_SETS, LICENCE
+from dsgmcmc.input.movielens import fetch as fetch_data
 from dsgmcmc.terminal import console, pass_on, plain, say, say_json, show_facts
 
 if TYPE_CHECKING:
-    from dsgmcmc.data.features import FeaturesReport
-    from dsgmcmc.data.prepare import Summary
-    from dsgmcmc.data.settings import PrepareSettings
+    from dsgmcmc.features.encoders import FeaturesReport
+    from dsgmcmc.prepare.prepare import Summary
+    from dsgmcmc.prepare.settings import PrepareSettings
 
 FEW_RATINGS = 50  # with fewer ratings, the prior dominates predictions
 _MOST_GROUPS = 8  # groups of features that are shown
@@ -52,7 +52,7 @@ def fetch(
 
 
 def _prepare_options() -> list[inspect.Parameter]:
-    from dsgmcmc.data.settings import PrepareSettings
+    from dsgmcmc.prepare.settings import PrepareSettings
 
     return options_of(PrepareSettings.model_fields)
 
@@ -83,8 +83,8 @@ def prepare(
     """
     from rich.text import Text
 
-    from dsgmcmc.data.prepare import make_ratings_file
-    from dsgmcmc.data.settings import PrepareSettings
+    from dsgmcmc.prepare.prepare import make_ratings_file
+    from dsgmcmc.prepare.settings import PrepareSettings
 
     settings = PrepareSettings.from_settings(options)
     with console(stderr=True).status("starting") as status:
@@ -99,8 +99,8 @@ def prepare(
 
 def _show(summary: Summary, settings: PrepareSettings) -> None:
     """Print a summary, and notes on standard error."""
-    from dsgmcmc.data.ratings import Ratings
-    from dsgmcmc.data.ratings_description import describe_ratings
+    from dsgmcmc.ratings.description import describe_ratings
+    from dsgmcmc.ratings.file import Ratings
 
     with Ratings(summary.path) as written:
         facts: dict[str, str | list[str]] = {**describe_ratings(written)}
@@ -122,7 +122,7 @@ def _show(summary: Summary, settings: PrepareSettings) -> None:
 
 def _left_out(number: int, missing: str) -> str:
     """Say how many ratings were left out, and by which values."""
-    from dsgmcmc.data.words import missing_words
+    from dsgmcmc.input.values import missing_words
 
     values = [value.strip() for value in missing.split(",")]
     shown = ", ".join(value or "an empty field" for value in values)

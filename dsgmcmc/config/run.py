@@ -16,16 +16,16 @@ from pydantic import BaseModel, Field, ValidationInfo, create_model, field_valid
 from typing_extensions import override
 
 from dsgmcmc.config.chain import AUTO, DEFAULT_SAMPLER, ChainConfig, ResolvedChain, section_of
-from dsgmcmc.data.ratings import Ratings
-from dsgmcmc.data.ratings_format import SIDES
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.likelihoods import LIKELIHOODS, Law, LikelihoodSettings
+from dsgmcmc.model.log_scale import on_scale
 from dsgmcmc.model.parts import PARTS, Part, PartSettings
 from dsgmcmc.model.parts.base import FileFacts, ModelFacts, SamplerFacts
 from dsgmcmc.model.quantity import Quantities, sizes_of
-from dsgmcmc.model.scale import on_scale
 from dsgmcmc.model.transform import Scale
 from dsgmcmc.orientation import Orientation
+from dsgmcmc.ratings.file import Ratings
+from dsgmcmc.ratings.format import SIDES
 from dsgmcmc.samplers import SAMPLERS
 from dsgmcmc.settings import named, setting
 from dsgmcmc.storage.files import read_toml

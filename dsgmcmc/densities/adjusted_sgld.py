@@ -23,7 +23,7 @@ from dsgmcmc.densities.base import DensitySampler
 from dsgmcmc.densities.density import multiply
 from dsgmcmc.densities.subsampling import DATUM_GRADIENTS, Subsample, SumTarget
 from dsgmcmc.densities.sums import SumDensity
-from dsgmcmc.kernels.formula import Formula
+from dsgmcmc.kernels.formulas.formula import Formula
 from dsgmcmc.samplers.step_size import StepSize
 
 DRIFT = Formula("""

@@ -32,7 +32,7 @@ from dsgmcmc.densities.density import (
     start_of,
 )
 from dsgmcmc.errors import InputError
-from dsgmcmc.kernels.formula import dense, diagonal
+from dsgmcmc.kernels.formulas.formula import dense, diagonal
 from dsgmcmc.types import Float64
 
 #: Maximum number of iterations of L-BFGS.

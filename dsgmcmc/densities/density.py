@@ -17,7 +17,7 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 import numpy as np
 
 from dsgmcmc.errors import InputError
-from dsgmcmc.kernels.formula import diagonal
+from dsgmcmc.kernels.formulas.formula import diagonal
 from dsgmcmc.types import Array, Float64
 
 #: A subset of the data: a slice, or an array of indices.

@@ -28,7 +28,7 @@ from dsgmcmc.densities.base import DensitySampler
 from dsgmcmc.densities.density import Density, multiply
 from dsgmcmc.densities.vector import VectorTarget
 from dsgmcmc.errors import InputError
-from dsgmcmc.kernels.formula import Formula
+from dsgmcmc.kernels.formulas.formula import Formula
 from dsgmcmc.samplers.step_size import StepSize
 from dsgmcmc.targets.state import StateField
 from dsgmcmc.types import Float64

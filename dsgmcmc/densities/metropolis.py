@@ -24,7 +24,7 @@ from dsgmcmc.densities.base import DensitySampler
 from dsgmcmc.densities.density import D, Density, prior_energy
 from dsgmcmc.densities.vector import VectorTarget
 from dsgmcmc.errors import refusing
-from dsgmcmc.kernels.formula import dense
+from dsgmcmc.kernels.formulas.formula import dense
 from dsgmcmc.samplers.base import C
 from dsgmcmc.samplers.step_size import SamplerConfig
 from dsgmcmc.types import Array, Float64, Purpose

@@ -19,7 +19,7 @@ from typing_extensions import override
 from dsgmcmc.densities.density import ALL, Data
 from dsgmcmc.densities.sums import SumDensity
 from dsgmcmc.errors import InputError
-from dsgmcmc.kernels.formula import dense
+from dsgmcmc.kernels.formulas.formula import dense
 from dsgmcmc.types import Float64
 
 Term = Callable[[Any, Any, float], Any]

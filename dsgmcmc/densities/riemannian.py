@@ -17,7 +17,7 @@ from dsgmcmc.densities.base import DensitySampler
 from dsgmcmc.densities.density import Riemannian, multiply
 from dsgmcmc.densities.vector import VectorTarget
 from dsgmcmc.errors import InputError
-from dsgmcmc.kernels.formula import Formula
+from dsgmcmc.kernels.formulas.formula import Formula
 from dsgmcmc.samplers.base import C
 from dsgmcmc.samplers.step_size import StepSize
 from dsgmcmc.targets.state import StateField

@@ -30,7 +30,7 @@ from dsgmcmc.densities.density import prior_gradient
 from dsgmcmc.densities.metropolis import Metropolis, NormalApproximation, Proposal, ProposalConfig
 from dsgmcmc.densities.regression import Regression
 from dsgmcmc.densities.vector import VectorTarget
-from dsgmcmc.kernels.formula import dense
+from dsgmcmc.kernels.formulas.formula import dense
 from dsgmcmc.kernels.thinning import Tables, Thinning
 from dsgmcmc.types import Factor, Float64, Int64, Purpose
 

@@ -25,7 +25,7 @@ from dsgmcmc.densities.density import (
     start_of,
 )
 from dsgmcmc.errors import InputError
-from dsgmcmc.kernels.formula import RowPrior, diagonal
+from dsgmcmc.kernels.formulas.formula import RowPrior, diagonal
 from dsgmcmc.parallel.ring import Phases, pack, unpack
 from dsgmcmc.parallel.schedule import Schedule
 from dsgmcmc.samplers.base import Sampler

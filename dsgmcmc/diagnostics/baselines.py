@@ -30,17 +30,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dsgmcmc.data.ratings import Ratings
-from dsgmcmc.data.ratings_format import SLAB, Bounds, RowRatings, Split, row_slabs
 from dsgmcmc.diagnostics.scores import Difference, ScoredRatings, difference_of_sums
 from dsgmcmc.kernels.biases import sweep_rows
-from dsgmcmc.kernels.stored import Numbering, index_type, kernel_arguments
+from dsgmcmc.kernels.compact_ratings import Numbering, index_type, kernel_arguments
 from dsgmcmc.model.likelihoods import Law
 from dsgmcmc.model.likelihoods.gaussian import GaussianRatings
 from dsgmcmc.model.limits import UNLIMITED, Limits
 from dsgmcmc.model.predictive.base import Moments, Predictive
 from dsgmcmc.model.truncation import truncated_moments
 from dsgmcmc.posterior.heldout import TestPredictions
+from dsgmcmc.ratings.file import Ratings
+from dsgmcmc.ratings.format import SLAB, Bounds, RowRatings, Split, row_slabs
 from dsgmcmc.types import Array, Float32, Float64, Int32, Int64
 
 #: Prior of lambda_a and lambda_b: its shape, and its rate divided by the variance of the ratings.

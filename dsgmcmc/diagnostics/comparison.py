@@ -12,10 +12,10 @@ from typing import Any, Self
 import tomli_w
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from dsgmcmc.data.directions import Arrangement, arrangements_of
-from dsgmcmc.data.ratings_format import Directions
 from dsgmcmc.diagnostics.summary import read_summary, save_summary
 from dsgmcmc.errors import refusing
+from dsgmcmc.ratings.directions import Arrangement, arrangements_of
+from dsgmcmc.ratings.format import Directions
 
 #: Texts for the criteria, by their names in tables. For every criterion but the RMSE, larger values
 #: are better.
@@ -43,8 +43,8 @@ class Model(BaseModel):
         By how much its criterion is worse than that of the best model, after as many sweeps as both
         chains have, and the standard error of this difference.
     rmse, mae : float or None
-        Errors of predictions (with scale log, of means or medians: `dsgmcmc.model.scale`), if they
-        were measured.
+        Errors of predictions (with scale log, of means or medians: `dsgmcmc.model.log_scale`), if
+        they were measured.
     seconds : float or None
         Time that its chain took.
     larger_error_than : str

@@ -19,8 +19,8 @@ from dsgmcmc.diagnostics.summary import (
     read_summary,
     written,
 )
-from dsgmcmc.posterior.live import LiveProgress, newest_states, progress
 from dsgmcmc.posterior.loadings import SHARE, variance_shares
+from dsgmcmc.posterior.progress import LiveProgress, newest_states, progress
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.traces import importance
 from dsgmcmc.settings import named

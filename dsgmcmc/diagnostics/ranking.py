@@ -21,15 +21,15 @@ from typing import Any
 
 import numpy as np
 
-from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.diagnostics.scores import difference
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.exposure import Rated
 from dsgmcmc.posterior.heldout import predict_test
-from dsgmcmc.posterior.liked import liked_from
-from dsgmcmc.posterior.rank import Ranking, positions_in_lists, recommend
+from dsgmcmc.posterior.lists.liked import liked_from
+from dsgmcmc.posterior.lists.ranking import Ranking, positions_in_lists, recommend
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.settings import By
+from dsgmcmc.ratings.file import Ratings
 from dsgmcmc.settings import named
 from dsgmcmc.types import Float64, Int32, Int64
 
@@ -79,8 +79,8 @@ def evaluate(
     at : int, optional
         Length k of the lists.
     liked : float, optional
-        Lowest rating that counts as liked; by default `dsgmcmc.posterior.liked.liked_from`. Every
-        click counts as liked.
+        Lowest rating that counts as liked; by default `dsgmcmc.posterior.lists.liked.liked_from`.
+        Every click counts as liked.
     users : int, optional
         Maximum number of users, evenly spaced among the users with a liked item; None for all.
 

@@ -30,7 +30,7 @@ from numpy.typing import ArrayLike
 
 from dsgmcmc.model.likelihoods import Law
 from dsgmcmc.model.predictive.base import LogScores, Predictive, nearest_level
-from dsgmcmc.posterior.evaluation import LEVELS
+from dsgmcmc.posterior.cells.evaluate import LEVELS
 from dsgmcmc.posterior.heldout import TestPredictions, predict_test
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.types import Float64, Int32, Int64, Mask

@@ -14,10 +14,10 @@ from math import inf, sqrt
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dsgmcmc.data.ratings_description import describe_untrained
 from dsgmcmc.diagnostics.accuracy import describe_ending
 from dsgmcmc.diagnostics.convergence import MAX_SHARE_APART
 from dsgmcmc.errors import InputError, refusing
+from dsgmcmc.ratings.description import describe_untrained
 from dsgmcmc.settings import named
 from dsgmcmc.storage.files import read_plain, write_file
 from dsgmcmc.storage.store import seal, unseal

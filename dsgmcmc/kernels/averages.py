@@ -20,8 +20,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dsgmcmc.kernels import jit
-from dsgmcmc.kernels.jit import indented
+from dsgmcmc.kernels.compiling import jit
+from dsgmcmc.kernels.compiling.jit import indented
 from dsgmcmc.kernels.ordinal import FUNCTIONS
 from dsgmcmc.types import Float32
 

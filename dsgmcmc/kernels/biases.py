@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from dsgmcmc.kernels import jit
-from dsgmcmc.kernels.stored import COLUMN, RATINGS
+from dsgmcmc.kernels.compact_ratings import COLUMN, RATINGS
+from dsgmcmc.kernels.compiling import jit
 from dsgmcmc.types import Array, Float32, Float64
 
 _SWEEP = f'''\
@@ -64,7 +64,7 @@ def sweep_rows(
     Parameters
     ----------
     ratings : tuple of arrays
-        Ratings of n rows (`dsgmcmc.kernels.stored.kernel_arguments`).
+        Ratings of n rows (`dsgmcmc.kernels.compact_ratings.kernel_arguments`).
     weights : (m,) float32, optional
     numbers : (n,) float64
         Sums of the weights of the rows, or numbers of ratings.

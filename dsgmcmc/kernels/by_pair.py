@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dsgmcmc.kernels import jit
+from dsgmcmc.kernels.compiling import jit
 from dsgmcmc.kernels.philox import NoiseKey, noise_words, rounds
 from dsgmcmc.types import Float64, Int64
 

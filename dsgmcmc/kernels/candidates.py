@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from dsgmcmc.kernels import jit
+from dsgmcmc.kernels.compiling import jit
 from dsgmcmc.types import Array, Mask
 
 _SOURCE = '''\

@@ -25,12 +25,12 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from dsgmcmc.kernels import jit
-from dsgmcmc.kernels.formula_parser import functions, parse_score
-from dsgmcmc.kernels.jit import indented
+from dsgmcmc.kernels.compiling import jit
+from dsgmcmc.kernels.compiling.jit import indented
+from dsgmcmc.kernels.densities import FUNCTIONS, Shaped
+from dsgmcmc.kernels.formulas.parser import functions, parse_score
 from dsgmcmc.kernels.ordinal import DERIVATIVES, LANES
-from dsgmcmc.kernels.records import PATTERN, Record, by_rows, compile_passes
-from dsgmcmc.kernels.shaped import FUNCTIONS, Shaped
+from dsgmcmc.kernels.row_layout import PATTERN, Record, by_rows, compile_passes
 from dsgmcmc.types import Float32, Float64, Int32
 
 STEP = 0.1  # H, the step of the difference quotient i(x)
@@ -308,9 +308,9 @@ def predictor_kernel(K: int, biases: bool, sign: Literal["+", "-"]) -> Callable[
     Returns
     -------
     f(indptr, indices, values, theta_w, theta_h, out)
-        `indptr` and `indices` come from `dsgmcmc.kernels.stored.kernel_arguments`; `values` (nnz,),
-        `theta_w` (n, D) and `theta_h` (m, D) are float32. `out` (nnz,) float32 is set to the values
-        plus, or minus, the predictors.
+        `indptr` and `indices` come from `dsgmcmc.kernels.compact_ratings.kernel_arguments`;
+        `values` (nnz,), `theta_w` (n, D) and `theta_h` (m, D) are float32. `out` (nnz,) float32 is
+        set to the values plus, or minus, the predictors.
     """
     record = Record(K, biases, sides="")
     arguments = {

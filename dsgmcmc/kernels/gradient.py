@@ -6,7 +6,7 @@ d eta, which is x - eta for Gaussian ratings,
     out_w[i] -= scale * e * (H_j, 1)        out_h[j] -= scale * e * (W_i, 1)
 
 and the sum of e^2 is returned. The pattern is the set of rated pairs, without the values of
-ratings. `dsgmcmc.kernels.records` generates the passes over the ratings.
+ratings. `dsgmcmc.kernels.row_layout` generates the passes over the ratings.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 
-from dsgmcmc.kernels import jit
-from dsgmcmc.kernels.formula_parser import functions, parse_score
-from dsgmcmc.kernels.jit import indented
-from dsgmcmc.kernels.records import (
+from dsgmcmc.kernels.compact_ratings import COLUMN
+from dsgmcmc.kernels.compiling import jit
+from dsgmcmc.kernels.compiling.jit import indented
+from dsgmcmc.kernels.formulas.parser import functions, parse_score
+from dsgmcmc.kernels.row_layout import (
     FACTORS,
     PATTERN,
     Passes,
@@ -27,7 +28,6 @@ from dsgmcmc.kernels.records import (
     compile_passes,
     rating_arguments,
 )
-from dsgmcmc.kernels.stored import COLUMN
 
 
 @functools.cache
@@ -60,10 +60,11 @@ def gradient_kernel(
     Returns
     -------
     f(indptr, indices, codes, values, theta_w, theta_h, out_w, out_h, scale) -> float
-        The first four are the cell's centred ratings (`dsgmcmc.kernels.stored.kernel_arguments`).
-        `theta_w`, `out_w` (n, D) and `theta_h`, `out_h` (m, D) are float32; the gradient is added
-        to `out_w` and `out_h`. `scale` is a float. The sum of squared scores is returned. With
-        `offset`, an argument (nnz,) float32 follows `values`; `by_rating`, the weights follow it.
+        The first four are the cell's centred ratings
+        (`dsgmcmc.kernels.compact_ratings.kernel_arguments`). `theta_w`, `out_w` (n, D) and
+        `theta_h`, `out_h` (m, D) are float32; the gradient is added to `out_w` and `out_h`. `scale`
+        is a float. The sum of squared scores is returned. With `offset`, an argument (nnz,) float32
+        follows `values`; `by_rating`, the weights follow it.
 
         With noise scales g_i and g'_j four arguments precede `scale`: `weight_w` (n,) and
         `weight_h` (m,) float32, `sse_w` (n,) and `sse_h` (m,) float64. Each rating's gradient and
@@ -181,9 +182,9 @@ def spread_kernel(D: int, sides: str = "wh") -> Callable[..., None]:
     -------
     f(indptr, indices, in_w, in_h, out_w, out_h)
         `indptr` and `indices` are the pattern R of a cell
-        (`dsgmcmc.kernels.stored.kernel_arguments`). ``R in_h`` is added to `out_w` (n, D), and
-        ``R^T in_w`` to `out_h` (m, D); all float32. With `sides` "w" or "h", only `out_w` or only
-        `out_h` changes.
+        (`dsgmcmc.kernels.compact_ratings.kernel_arguments`). ``R in_h`` is added to `out_w` (n, D),
+        and ``R^T in_w`` to `out_h` (m, D); all float32. With `sides` "w" or "h", only `out_w` or
+        only `out_h` changes.
     """
     split = D % 8 == 1 and D > 1
     record = Record(D - split, biases=False, split=split, sides=sides)

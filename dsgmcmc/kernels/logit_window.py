@@ -10,9 +10,9 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from dsgmcmc.kernels import jit
-from dsgmcmc.kernels.shaped import FUNCTIONS
-from dsgmcmc.kernels.stored import COLUMN, RATINGS
+from dsgmcmc.kernels.compact_ratings import COLUMN, RATINGS
+from dsgmcmc.kernels.compiling import jit
+from dsgmcmc.kernels.densities import FUNCTIONS
 from dsgmcmc.types import Array, Float32
 
 #: Places that a row's element can move to, its own among them.
@@ -75,7 +75,7 @@ def add_changes(
     Parameters
     ----------
     ratings : tuple of arrays
-        Ratings from `dsgmcmc.kernels.stored.kernel_arguments`: 0 or 1.
+        Ratings from `dsgmcmc.kernels.compact_ratings.kernel_arguments`: 0 or 1.
     z : (nnz,) float32
         Predictors less the threshold.
     covariate : (m,) float32

@@ -24,15 +24,15 @@ from typing import Any
 
 import numpy as np
 
-from dsgmcmc.kernels import jit
-from dsgmcmc.kernels.formula import RowPrior
-from dsgmcmc.kernels.jit import indented
+from dsgmcmc.kernels.compiling import jit
+from dsgmcmc.kernels.compiling.jit import indented
+from dsgmcmc.kernels.formulas.formula import RowPrior
 from dsgmcmc.types import Float32, Float64, Int64
 
 _SOLVE = '''\
-from dsgmcmc.kernels.vectors import doubles, inverse_root, load, load_first, minus_times, plus
-from dsgmcmc.kernels.vectors import singles, spread, store, store_first, times, times_plus
-from dsgmcmc.kernels.vectors import transposed
+from dsgmcmc.kernels.compiling.vectors import doubles, inverse_root, load, load_first
+from dsgmcmc.kernels.compiling.vectors import minus_times, plus, singles, spread, store
+from dsgmcmc.kernels.compiling.vectors import store_first, times, times_plus, transposed
 
 
 @helper
@@ -271,7 +271,7 @@ def _function(header: str, lines: list[str]) -> str:
 @functools.cache
 def _solver() -> Solver:
     """Return the solver whose blocks, and the vectors that they meet, fill the registers."""
-    from dsgmcmc.kernels.compiler import vector_width  # imports Numba
+    from dsgmcmc.kernels.compiling.compiler import vector_width  # imports Numba
 
     if vector_width() == 16:  # AVX-512 has 32 registers, others 16
         return Solver(lanes=8, block=4)

@@ -10,8 +10,8 @@ are the Gram matrix sum g' phi phi^T; its last row has the moment sum g' t phi a
 squared errors of the row at any theta are u^T A_i u with u = (theta, -1).
 
 The vectors (phi, t) sqrt(g') of some ratings are gathered in a panel, which stays in the
-first-level cache. *Tiles* of sums in registers (`dsgmcmc.kernels.tiles`) pass over the panel. Sums
-are float32: of a panel, of the panels of a cell, and of the cells.
+first-level cache. *Tiles* of sums in registers (`dsgmcmc.kernels.compiling.tiles`) pass over the
+panel. Sums are float32: of a panel, of the panels of a cell, and of the cells.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dsgmcmc.kernels import jit
-from dsgmcmc.kernels.jit import indented
-from dsgmcmc.kernels.records import aligned
-from dsgmcmc.kernels.stored import COLUMN, RATINGS
+from dsgmcmc.kernels.compact_ratings import COLUMN, RATINGS
+from dsgmcmc.kernels.compiling import jit
+from dsgmcmc.kernels.compiling.jit import indented
+from dsgmcmc.kernels.row_layout import aligned
 from dsgmcmc.types import Array, Float32, Float64
 
 #: Rows of a tile; the rest of the rows is in tiles of 4, 2 and 1.
@@ -34,9 +34,9 @@ PANEL = 4096
 LEAST_RATINGS = 16
 
 _STATISTICS = '''\
-from dsgmcmc.kernels.tiles import add_to_packed, empty_tile, plus_outer
-from dsgmcmc.kernels.vectors import doubles, load, load_first, spread, store, sum_of, times
-from dsgmcmc.kernels.vectors import times_plus
+from dsgmcmc.kernels.compiling.tiles import add_to_packed, empty_tile, plus_outer
+from dsgmcmc.kernels.compiling.vectors import doubles, load, load_first, spread, store, sum_of
+from dsgmcmc.kernels.compiling.vectors import times, times_plus
 
 
 {column}{tiles}@kernel("void({ratings}, float32[:, ::1], float32[::1], int64, float32[:, ::1])")
@@ -184,7 +184,7 @@ class _Rows(NamedTuple):
 @functools.cache
 def _statistics_module(by_rating: bool = False) -> Any:
     """Compile the module; `by_rating` says that ratings have precisions of their own."""
-    from dsgmcmc.kernels.compiler import vector_width  # imports Numba
+    from dsgmcmc.kernels.compiling.compiler import vector_width  # imports Numba
 
     wide = vector_width()
     tiles = []
@@ -234,8 +234,8 @@ def add_outer_products(
     Parameters
     ----------
     ratings : tuple of arrays
-        Ratings from `dsgmcmc.kernels.stored.kernel_arguments`, grouped by the rows that have the
-        statistics.
+        Ratings from `dsgmcmc.kernels.compact_ratings.kernel_arguments`, grouped by the rows that
+        have the statistics.
     features : (m, D) float32
         Theta of the other factor.
     root : (m,) or (nnz,) float32

@@ -16,7 +16,7 @@ Thresholds of +-1e30 represent +-infinity. With E = exp(-z),
 Without scales, E_u and E_l are exp(eta) times a constant of the level, and du is another constant
 minus F(z_u). Rows or columns may have separate thresholds.
 
-The passes over the ratings are those of `dsgmcmc.kernels.records`. Sums by level are float64.
+The passes over the ratings are those of `dsgmcmc.kernels.row_layout`. Sums by level are float64.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from typing import Any
 
 import numpy as np
 
-from dsgmcmc.kernels import jit
-from dsgmcmc.kernels.jit import indented
-from dsgmcmc.kernels.records import Passes, Record, compile_gradient, rating_arguments
+from dsgmcmc.kernels.compiling import jit
+from dsgmcmc.kernels.compiling.jit import indented
+from dsgmcmc.kernels.row_layout import Passes, Record, compile_gradient, rating_arguments
 from dsgmcmc.types import Array, Factor, Float32, Float64, Int32
 
 int32, float32 = np.int32, np.float32

@@ -35,7 +35,7 @@ import numpy as np
 from numpy import float32, int32, uint32
 from numpy.typing import NDArray
 
-from dsgmcmc.kernels import jit
+from dsgmcmc.kernels.compiling import jit
 from dsgmcmc.types import Float64
 
 

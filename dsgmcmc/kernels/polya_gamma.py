@@ -25,9 +25,9 @@ from typing import Any
 
 import numpy as np
 
-from dsgmcmc.kernels import jit
+from dsgmcmc.kernels.compact_ratings import COLUMN
+from dsgmcmc.kernels.compiling import jit
 from dsgmcmc.kernels.philox import NoiseKey, noise_words, rounds
-from dsgmcmc.kernels.stored import COLUMN
 from dsgmcmc.types import Array, Float32, Float64
 
 #: Where the two proposals meet.
@@ -179,7 +179,7 @@ def draw_weights(
     Parameters
     ----------
     pattern : tuple of arrays
-        ``indptr`` and ``indices`` from `dsgmcmc.kernels.stored.kernel_arguments`.
+        ``indptr`` and ``indices`` from `dsgmcmc.kernels.compact_ratings.kernel_arguments`.
     z : (nnz,) float32
         Parameters of the ratings, in the order of the cell.
     first_column : int

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dsgmcmc.kernels import jit
+from dsgmcmc.kernels.compiling import jit
 from dsgmcmc.types import Array, Float32, Float64, Int64
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from dsgmcmc.kernels import jit
+from dsgmcmc.kernels.compiling import jit
 from dsgmcmc.types import Array, Float64
 
 #: Loops over a chunk do not have a constant length: the compiler would unroll them, for three

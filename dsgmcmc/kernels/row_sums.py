@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dsgmcmc.kernels import jit
+from dsgmcmc.kernels.compiling import jit
 from dsgmcmc.types import Float32, Int64
 
 #: Columns that are summed together: those of some thousand rows fit in the cache.

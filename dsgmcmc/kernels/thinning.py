@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dsgmcmc.errors import InputError
-from dsgmcmc.kernels import jit
+from dsgmcmc.kernels.compiling import jit
 from dsgmcmc.kernels.philox import NoiseKey, noise_words, rounds
 from dsgmcmc.types import Float64, Int64
 

@@ -17,10 +17,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dsgmcmc.data.ratings import Ratings
-from dsgmcmc.data.ratings_format import SLAB, Bounds, RowRatings, row_slabs
 from dsgmcmc.errors import InputError
-from dsgmcmc.kernels.stored import (
+from dsgmcmc.kernels.compact_ratings import (
     Numbering,
     kernel_arguments,
     split_columns,
@@ -29,6 +27,8 @@ from dsgmcmc.kernels.stored import (
 from dsgmcmc.model.limits import UNLIMITED, Limits
 from dsgmcmc.parallel.partition import block_bounds
 from dsgmcmc.parallel.ring import Ring
+from dsgmcmc.ratings.file import Ratings
+from dsgmcmc.ratings.format import SLAB, Bounds, RowRatings, row_slabs
 from dsgmcmc.settings import named
 from dsgmcmc.types import Array, Factor, Float32, Float64, Int32, Int64, Mask
 

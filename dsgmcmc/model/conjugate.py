@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dsgmcmc.kernels.formula import Formula
+from dsgmcmc.kernels.formulas.formula import Formula
 from dsgmcmc.model.parts.base import PrecisionTerms
 from dsgmcmc.model.quantity import SHIFT
 from dsgmcmc.targets.state import Rows

@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dsgmcmc.data.ratings_format import Bounds
-from dsgmcmc.kernels.formula import Batch
+from dsgmcmc.kernels.formulas.formula import Batch
 from dsgmcmc.kernels.prediction import predict_kernel
 from dsgmcmc.model.blocks import TestRows
 from dsgmcmc.model.circulation import Circulation, RatingsCell
@@ -23,6 +22,7 @@ from dsgmcmc.model.likelihoods import Law
 from dsgmcmc.model.likelihoods.base import State
 from dsgmcmc.model.limits import Limits
 from dsgmcmc.model.parts import Part
+from dsgmcmc.ratings.format import Bounds
 from dsgmcmc.storage.store import Key, Lazy, Snapshot
 from dsgmcmc.targets.base import COUNT_DRAW, DrawInfo, Monitored
 from dsgmcmc.types import Array, Float32, Float64
@@ -276,7 +276,7 @@ class HeldOutRows:
         The third number is that of exact ratings, whose errors they are.
 
         The errors are those of standardised ratings or, if a likelihood has another scale, of the
-        recorded ratings (`dsgmcmc.model.scale`). `weight` is the total weight of all draws;
+        recorded ratings (`dsgmcmc.model.log_scale`). `weight` is the total weight of all draws;
         predictions are clipped to `limits`, in the recorded ratings' own unit.
         """
         ratings = self.rows.values
@@ -349,7 +349,7 @@ class HeldOutRows:
         """Arrays of the saved posterior, given the total weight of all draws.
 
         Ratings and traces are in the ratings' own unit, means and variances on the likelihood's
-        scale (`dsgmcmc.model.scale`).
+        scale (`dsgmcmc.model.log_scale`).
         """
         q = len(self.mean)
         square = np.float32(unit.scale**2)

@@ -158,7 +158,7 @@ def hyperparameter(name: str, label: str, diagnosed: str = "", **more: Any) -> Q
 THETA = Quantity("theta", ("column",), of_rows=True, columns=1, started=True)
 
 
-#: Scale of a row: g of its noise, or s of `dsgmcmc.model.likelihoods.scales`.
+#: Scale of a row: g of its noise, or s of `dsgmcmc.model.likelihoods.row_scales`.
 WEIGHT = Quantity("weight", of_rows=True, started=True)
 
 
@@ -208,7 +208,7 @@ class SavedDraw(Protocol):
         factor.
     rows : dict of kind to dict of str to (n, ...) float32 array
         Quantities of the rows of users and of items, by their names. Rows have the order of the
-        factor, not that of ids: ``run.users.index_of(ids)`` (`dsgmcmc.posterior.names.Vocabulary`)
+        factor, not that of ids: ``run.users.index_of(ids)`` (`dsgmcmc.posterior.index.Vocabulary`)
         gives the row numbers of ids.
     """
 

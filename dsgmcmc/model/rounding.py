@@ -1,9 +1,9 @@
 r"""Noise of at least the variance of rounding.
 
-The rounding errors of ratings that were recorded to a step s (`dsgmcmc.data.resolution`) have the
-variance s^2 / 12. Without a lower bound on the noise, the density of ratings that are equal, and
-whose predictor is equal to them, would have none from above. The prior of the precision tau and of
-the noise scales g, g' of rows is therefore truncated: it is 0 unless
+The rounding errors of ratings that were recorded to a step s (`dsgmcmc.ratings.resolution`) have
+the variance s^2 / 12. Without a lower bound on the noise, the density of ratings that are equal,
+and whose predictor is equal to them, would have none from above. The prior of the precision tau and
+of the noise scales g, g' of rows is therefore truncated: it is 0 unless
 
     tau max_i g_i max_j g'_j  <=  T = 12 / s^2
 

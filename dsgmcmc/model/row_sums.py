@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dsgmcmc.kernels.formula import Formula, RowPrior, diagonal
+from dsgmcmc.kernels.formulas.formula import Formula, RowPrior, diagonal
 from dsgmcmc.kernels.gradient import product_kernel
 from dsgmcmc.kernels.normal_rows import add_outer_products, statistics_width
 from dsgmcmc.kernels.products import inner

@@ -17,23 +17,23 @@ import numpy as np
 from pydantic import BaseModel
 from typing_extensions import override
 
-from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.errors import refusing
-from dsgmcmc.kernels.formula import RowPrior
+from dsgmcmc.kernels.formulas.formula import RowPrior
 from dsgmcmc.kernels.normal_rows import squared_errors
 from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.circulation import Circulation, RatingsCell
 from dsgmcmc.model.divergence import divergent_parameters, divergent_rows
 from dsgmcmc.model.heldout import HeldOut
+from dsgmcmc.model.interleaved import StateParameters
 from dsgmcmc.model.likelihoods import Law
 from dsgmcmc.model.parts import PARTS, Noise, Part, RowPriors
 from dsgmcmc.model.parts.base import ChainFacts, DrawContext, PrecisionTerms
 from dsgmcmc.model.quantity import SHIFT, THETA, Quantities, Sampled, Sizes, sizes_of
 from dsgmcmc.model.rounding import precision_limit
 from dsgmcmc.model.row_sums import RowSums
-from dsgmcmc.model.states import StateParameters
 from dsgmcmc.parallel.ring import Ring, shapes_of, stacked
 from dsgmcmc.parallel.schedule import Schedule
+from dsgmcmc.ratings.file import Ratings
 from dsgmcmc.storage.store import Key, Snapshot
 from dsgmcmc.targets.base import Information, Momenta, RowStep, Target
 from dsgmcmc.targets.state import (
@@ -91,7 +91,7 @@ class SamplerFields(NamedTuple):
     working : tuple of str
         Names of temporary arrays of the shape of theta, which are not sent.
     positions : tuple of str
-        The fields that hold the states of the chain (`dsgmcmc.model.states`).
+        The fields that hold the states of the chain (`dsgmcmc.model.interleaved`).
     """
 
     kept: Sequence[StateField]

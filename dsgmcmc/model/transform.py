@@ -1,6 +1,6 @@
 """Changes of variables between ratings and what a likelihood models (setting ``scale``).
 
-`dsgmcmc.model.scale` has the equations.
+`dsgmcmc.model.log_scale` has the equations.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Literal
 import numpy as np
 from typing_extensions import override
 
-from dsgmcmc.data.ratings import Ratings
-from dsgmcmc.data.ratings_format import Bounds, RowRatings, Split
-from dsgmcmc.kernels.stored import count_values
+from dsgmcmc.kernels.compact_ratings import count_values
+from dsgmcmc.ratings.file import Ratings
+from dsgmcmc.ratings.format import Bounds, RowRatings, Split
 from dsgmcmc.types import Array, Float64, Int64
 
 Scale = Literal["identity", "log", "log1p"]

@@ -24,9 +24,9 @@ from dsgmcmc._version import __version__
 from dsgmcmc.errors import InputError, writing
 from dsgmcmc.posterior.draws import ENTITIES
 from dsgmcmc.posterior.heldout import predict_test
+from dsgmcmc.posterior.index import Vocabulary
 from dsgmcmc.posterior.item_parameters import parameter_tables
 from dsgmcmc.posterior.loadings import turned_loadings
-from dsgmcmc.posterior.names import Vocabulary
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.traces import (
     TEST_LOG_LIKELIHOOD,
@@ -93,7 +93,7 @@ def export(
             require("`dsgmcmc export --out RUN.nc`", "arviz_base", "h5netcdf")
             write_file(out, [to_datatree(run).to_netcdf(engine="h5netcdf")])
             return
-        from dsgmcmc.data.results import write_blocks  # loads DuckDB
+        from dsgmcmc.tables.written import write_blocks  # loads DuckDB
 
         if draws:
             write_blocks(_draw_tables(run), out)
@@ -103,7 +103,7 @@ def export(
 
 def _export_items(run: Run, out: Path, *, draws: bool, force: bool) -> None:
     """Write parameters of items and users to a file, as `export` does."""
-    from dsgmcmc.data.results import output_format, write_blocks  # loads DuckDB
+    from dsgmcmc.tables.written import output_format, write_blocks  # loads DuckDB
 
     if draws:
         raise InputError("--items has no draws: leave out --draws")

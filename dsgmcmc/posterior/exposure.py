@@ -29,8 +29,8 @@ from typing import Any
 
 import numpy as np
 
-from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.kernels.row_sums import sum_rows
+from dsgmcmc.ratings.file import Ratings
 from dsgmcmc.storage.checked_rows import CheckedRows, write_rows
 from dsgmcmc.types import Float32, Float64, Int32, Int64
 

@@ -10,51 +10,51 @@ from typing import Any, Literal, ParamSpec, Self, TypeVar, overload
 
 import numpy as np
 
-from dsgmcmc.data.arrays import InputForm, RatingArrays, list_names, read_pairs
-from dsgmcmc.data.columns import parse_columns
-from dsgmcmc.data.frames import unmasked
-from dsgmcmc.data.ratings_format import known_by_bounds
-from dsgmcmc.data.result_table import Table, frame_like
-from dsgmcmc.data.usual import Columns
 from dsgmcmc.errors import AgreedError, InputError, not_fitted, retry_if_gone
+from dsgmcmc.input.arrays import InputForm, RatingArrays, list_names, read_pairs
+from dsgmcmc.input.roles import parse_columns
 from dsgmcmc.model.predictive.base import Prediction
-from dsgmcmc.posterior.cells import CellCompletion
-from dsgmcmc.posterior.completion import (
+from dsgmcmc.posterior.cells.evaluate import evaluate_ratings, refuse_clicks
+from dsgmcmc.posterior.cells.evaluate_file import read_rated_file
+from dsgmcmc.posterior.cells.predict import Predictor
+from dsgmcmc.posterior.draws import ENTITIES
+from dsgmcmc.posterior.exposure import Rated
+from dsgmcmc.posterior.files import copy_files, files_of, unpack
+from dsgmcmc.posterior.heldout import predict_test
+from dsgmcmc.posterior.index import refuse_unknown, unknown_names
+from dsgmcmc.posterior.item_parameters import item_parameters, ratings_of_fit, user_parameters
+from dsgmcmc.posterior.lists.liked import warn_of_few
+from dsgmcmc.posterior.lists.pairs import best_pairs
+from dsgmcmc.posterior.lists.ranking import (
+    PATTERN_RULES,
+    Ranking,
+    allowed_items,
+    recommendations,
+)
+from dsgmcmc.posterior.lists.similar import similar
+from dsgmcmc.posterior.lists.slices import Slices
+from dsgmcmc.posterior.loadings import Loadings, loadings
+from dsgmcmc.posterior.matrix.complete import (
     Completion,
     MatrixTarget,
     complete,
     complete_with_sd,
     impute,
 )
-from dsgmcmc.posterior.draws import ENTITIES
-from dsgmcmc.posterior.evaluation import evaluate_ratings, refuse_clicks
-from dsgmcmc.posterior.exposure import Rated
-from dsgmcmc.posterior.heldout import predict_test
-from dsgmcmc.posterior.item_parameters import item_parameters, ratings_of_fit, user_parameters
-from dsgmcmc.posterior.known_cells import KnownCells
-from dsgmcmc.posterior.liked import warn_of_few
-from dsgmcmc.posterior.loadings import Loadings, loadings
-from dsgmcmc.posterior.matrix_target import TrainingData, other_matrix, training_matrix
-from dsgmcmc.posterior.names import refuse_unknown, unknown_names
-from dsgmcmc.posterior.new_columns import form_of_new, frame_of_parts, pairs_of
-from dsgmcmc.posterior.new_ratings import NewRatings, bounds_of, observed_of, read_new
-from dsgmcmc.posterior.newcomers import FoldIn, fold_in, fold_in_parts, index_with
-from dsgmcmc.posterior.packing import copy_files, files_of, unpack
-from dsgmcmc.posterior.pair_ranking import best_pairs
-from dsgmcmc.posterior.predict import Predictor
-from dsgmcmc.posterior.rank import (
-    PATTERN_RULES,
-    Ranking,
-    allowed_items,
-    recommendations,
-)
-from dsgmcmc.posterior.rated_file import read_rated_file
+from dsgmcmc.posterior.matrix.known import KnownCells
+from dsgmcmc.posterior.matrix.target import TrainingData, other_matrix, training_matrix
+from dsgmcmc.posterior.matrix.three_way import CellCompletion
+from dsgmcmc.posterior.rows.added import FoldIn, fold_in, fold_in_parts, index_with
+from dsgmcmc.posterior.rows.columns import form_of_new, frame_of_parts, pairs_of
+from dsgmcmc.posterior.rows.new_ratings import NewRatings, bounds_of, observed_of, read_new
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.settings import By, PredictOptions
-from dsgmcmc.posterior.similar import similar
-from dsgmcmc.posterior.slices import Slices
+from dsgmcmc.ratings.format import known_by_bounds
 from dsgmcmc.settings import in_python
 from dsgmcmc.storage.files import without_scratch
+from dsgmcmc.tables.frames import unmasked
+from dsgmcmc.tables.result import Table, frame_like
+from dsgmcmc.tables.usual import Columns
 from dsgmcmc.terminal import warn
 from dsgmcmc.types import Array, Float64, Int32
 
@@ -92,7 +92,7 @@ class FittedModel:
 
     Pairs, ratings and names may be given as data frames (pandas, polars or others with labelled
     columns). Predictions are arrays, as for scikit-learn's regressors. `recommend` returns a data
-    frame if its users are a data frame, and otherwise a `dsgmcmc.data.result_table.Table`;
+    frame if its users are a data frame, and otherwise a `dsgmcmc.tables.result.Table`;
     `similar` always returns a Table. A pickled model contains the files of its run and its ratings
     file.
 
@@ -404,7 +404,7 @@ class FittedModel:
         Returns
         -------
         dict
-            As `dsgmcmc.posterior.evaluation.evaluate_ratings` describes.
+            As `dsgmcmc.posterior.cells.evaluate.evaluate_ratings` describes.
 
         Raises
         ------
@@ -547,7 +547,7 @@ class FittedModel:
         """Return a model with new ratings and features of users, known or new.
 
         Nothing is sampled again. The posterior of the rows of these users is exact given each saved
-        draw of the items (`dsgmcmc.posterior.newcomers`). The original model does not change.
+        draw of the items (`dsgmcmc.posterior.rows.added`). The original model does not change.
         Ratings and features that cannot be used, such as ratings of unknown items, are left out
         with a warning.
 
@@ -643,14 +643,14 @@ class FittedModel:
         n : int
             Number of items per user.
         by : {"likely", "exposure", "mean", "ucb", "lcb", "thompson", "sd"}
-            Rule of `dsgmcmc.posterior.rank`.
+            Rule of `dsgmcmc.posterior.lists.ranking`.
         z : float
             Number of standard deviations between the mean and the bounds of ``ucb`` and ``lcb``.
         seed : int, optional
             Seed for Thompson sampling; without a seed, every call uses different random numbers.
         at_least : float, optional
             With ``likely``, the lowest rating that counts as liked, by default
-            `dsgmcmc.posterior.liked.liked_from`; with ``mean`` and ``thompson``, rank by the
+            `dsgmcmc.posterior.lists.liked.liked_from`; with ``mean`` and ``thompson``, rank by the
             probability of a rating of at least this value; other rules do not allow it.
         include_rated : bool
             Whether to recommend also items that the users rated, in training or when they were
@@ -761,7 +761,7 @@ class FittedModel:
 
     @renewing
     def similar(self, name: Any, n: int = 10, *, kind: Literal["user", "item"] = "item") -> Any:
-        """Return the items (or users) most similar to one (`dsgmcmc.posterior.similar.similar`).
+        """Return the items (or users) most similar to one (`dsgmcmc.posterior.lists.similar`).
 
         They are in a Table, or a data frame if `fit` was given one.
         """

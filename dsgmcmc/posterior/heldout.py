@@ -8,14 +8,14 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from dsgmcmc.data.ratings_format import known_by_bounds
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.likelihoods import Law
 from dsgmcmc.model.likelihoods.limits import limits_from, resolution_from
 from dsgmcmc.model.limits import UNLIMITED, Limits
 from dsgmcmc.model.predictive.base import Moments, Predictive
-from dsgmcmc.posterior.live import newest_states
+from dsgmcmc.posterior.progress import newest_states
 from dsgmcmc.posterior.run import Run
+from dsgmcmc.ratings.format import known_by_bounds
 from dsgmcmc.settings import named
 from dsgmcmc.storage.rundir import Facts, RunDirectory
 from dsgmcmc.storage.store import Key, Snapshot
@@ -36,7 +36,7 @@ class TestPredictions(NamedTuple):
         Observed ratings; of those that are known only by bounds, a value between the bounds.
     mean, variance : float64
         Mean and variance of the predictor over the draws of all chains, on the scale of the
-        likelihood (`dsgmcmc.model.scale`), as are the noise variance and `shape`.
+        likelihood (`dsgmcmc.model.log_scale`), as are the noise variance and `shape`.
     noise_variance : float64
         Posterior mean of the noise variance of every rating.
     probability : (q, R) float64 or None

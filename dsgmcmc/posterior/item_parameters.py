@@ -1,7 +1,7 @@
 r"""Parameters of items and users of ordered levels, as item response theory has them.
 
-With the cumulative probabilities of `dsgmcmc.model.likelihoods.ordinal`, the probability that user
-i reaches level k of item j, of R levels, is
+With the cumulative probabilities of `dsgmcmc.model.likelihoods.ordinal.ordinal`, the probability
+that user i reaches level k of item j, of R levels, is
 
     P(x_ij >= v_k) = F(alpha_j delta_i (theta_i + ... - beta_jk)),    k = 1 ... R - 1
 
@@ -35,17 +35,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dsgmcmc.data.result_table import Table
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.predictive.base import nearest_level
+from dsgmcmc.posterior.cells.predict import Predictor
 from dsgmcmc.posterior.draws import ENTITIES, Draw
 from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.posterior.moments import Estimates, Moments
-from dsgmcmc.posterior.newcomers import training_ratings
-from dsgmcmc.posterior.predict import Predictor
+from dsgmcmc.posterior.rows.added import training_ratings
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.settings import PredictOptions
 from dsgmcmc.settings import named
+from dsgmcmc.tables.result import Table
 from dsgmcmc.targets.state import RandomStream
 from dsgmcmc.types import Array, Float64, Int32, Purpose
 

@@ -22,12 +22,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dsgmcmc.data.result_table import Table
 from dsgmcmc.errors import InputError
+from dsgmcmc.posterior.index import Vocabulary
 from dsgmcmc.posterior.moments import Estimates, Moments
-from dsgmcmc.posterior.names import Vocabulary
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.settings import named
+from dsgmcmc.tables.result import Table
 from dsgmcmc.types import Float64
 
 #: Share of the variance that the columns of interest hold.

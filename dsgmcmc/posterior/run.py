@@ -24,7 +24,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dsgmcmc.config.run import ResolvedConfig
-from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.likelihoods.limits import limits_from
 from dsgmcmc.model.limits import Limits
@@ -34,8 +33,9 @@ from dsgmcmc.model.quantity import THETA, Quantity
 from dsgmcmc.posterior.draw_batch import DrawBatch
 from dsgmcmc.posterior.draws import ENTITIES, Draw, PosteriorMoments
 from dsgmcmc.posterior.exposure import Exposure, Rated
-from dsgmcmc.posterior.live import LiveProgress, newest_states, unfinished
-from dsgmcmc.posterior.names import Index, Vocabulary
+from dsgmcmc.posterior.index import Index, Vocabulary
+from dsgmcmc.posterior.progress import LiveProgress, newest_states, unfinished
+from dsgmcmc.ratings.file import Ratings
 from dsgmcmc.settings import named
 from dsgmcmc.storage.rundir import RunDirectory, SavedDraws, StoredDraw
 from dsgmcmc.storage.store import Key, Snapshot
@@ -105,9 +105,9 @@ class Run:
         self._kept: dict[int, Draw] = {}  # draws that `_stack` has, by position in `draws`
         self._last: _OtherDraw | None = None  # a draw that it has not
         self._counts: dict[str, Int64] = {}
-        #: Bounds of scores that rankings have used (`dsgmcmc.posterior.screening`).
+        #: Bounds of scores that rankings have used (`dsgmcmc.posterior.lists.screen`).
         self.screens: dict[Any, Any] = {}
-        #: Metrics of similarity that have been used (`dsgmcmc.posterior.similar`).
+        #: Metrics of similarity that have been used (`dsgmcmc.posterior.lists.similar`).
         self.metrics: dict[Any, Any] = {}
 
     def __repr__(self) -> str:
@@ -161,7 +161,7 @@ class Run:
 
     @property
     def columns(self) -> dict[str, str]:
-        """Columns of the ratings by role, as `dsgmcmc.data.ratings_format.NAMED`, if known."""
+        """Columns of the ratings by role, as `dsgmcmc.ratings.format.NAMED`, if known."""
         return dict(self.facts.get("columns", {}))
 
     @property

@@ -15,20 +15,20 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dsgmcmc.data.ratings import Ratings
-from dsgmcmc.data.ratings_format import Directions
 from dsgmcmc.diagnostics import ranking
 from dsgmcmc.diagnostics.scores import Difference, difference
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.likelihoods.limits import resolution_of
-from dsgmcmc.model.likelihoods.ordinal import recognised_levels
+from dsgmcmc.model.likelihoods.ordinal.ordinal import recognised_levels
 from dsgmcmc.model.predictive.base import SMALLEST
 from dsgmcmc.posterior.draws import ENTITIES
 from dsgmcmc.posterior.exposure import Exposure, Rated
 from dsgmcmc.posterior.heldout import predict_test
-from dsgmcmc.posterior.liked import liked_from
-from dsgmcmc.posterior.rank import Ranking
+from dsgmcmc.posterior.lists.liked import liked_from
+from dsgmcmc.posterior.lists.ranking import Ranking
 from dsgmcmc.posterior.run import Run
+from dsgmcmc.ratings.file import Ratings
+from dsgmcmc.ratings.format import Directions
 from dsgmcmc.runs.settings import Metric
 from dsgmcmc.settings import named
 from dsgmcmc.types import Float64, Int32

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dsgmcmc.model.likelihoods import Levels
-from dsgmcmc.model.likelihoods.ordinal import LEAST_LEVELS, MAX_THRESHOLDS
+from dsgmcmc.model.likelihoods.ordinal.ordinal import LEAST_LEVELS, MAX_THRESHOLDS
 from dsgmcmc.types import Float64, Int64
 
 #: Sweeps of a chain's burn-in, and the largest number of sweeps of a chain.

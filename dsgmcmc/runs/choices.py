@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.diagnostics.baselines import BiasesOnly, errors_of
+from dsgmcmc.ratings.file import Ratings
 from dsgmcmc.types import Array
 
 #: Smallest squared scale, which the scale of rows without errors is.

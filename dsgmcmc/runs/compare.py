@@ -36,10 +36,6 @@ from typing_extensions import override
 
 from dsgmcmc.config.job import Policy
 from dsgmcmc.config.run import ResolvedConfig, RunConfig, automatic_rank, merged
-from dsgmcmc.data.codes import find_codes
-from dsgmcmc.data.directions import Arrangement, arrangements_of
-from dsgmcmc.data.inner import InnerSplit
-from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.diagnostics.comparison import Comparison, Model
 from dsgmcmc.diagnostics.scores import mae, rmse
 from dsgmcmc.errors import DivergenceError, InputError, StoppedError
@@ -50,6 +46,10 @@ from dsgmcmc.parallel.signals import Signals
 from dsgmcmc.posterior.exposure import Rated
 from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.posterior.run import Run
+from dsgmcmc.prepare.not_rated import find_codes
+from dsgmcmc.ratings.directions import Arrangement, arrangements_of
+from dsgmcmc.ratings.file import Ratings
+from dsgmcmc.ratings.held_out import InnerSplit
 from dsgmcmc.runs.candidate_scores import (
     CandidateScores,
     acceptable,
@@ -275,7 +275,7 @@ class Comparing:
             )
         self.folder.mkdir(parents=True, exist_ok=True)
         view = inner_split_of(ratings, seed)
-        from dsgmcmc.data.arrangement import arrange_ratings  # a database: slow to import
+        from dsgmcmc.prepare.three_way import arrange_ratings  # a database: slow to import
 
         for arrangement in arrangements_of(ratings.open_directions):
             file = self._arranged_file(seed, arrangement)

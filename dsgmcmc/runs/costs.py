@@ -9,15 +9,15 @@ import numpy as np
 
 from dsgmcmc.config.chain import KEPT_CHECKPOINTS
 from dsgmcmc.config.run import ResolvedConfig
-from dsgmcmc.data.ratings import Ratings
+from dsgmcmc.kernels.compact_ratings import index_type
 from dsgmcmc.kernels.normal_rows import statistics_width
-from dsgmcmc.kernels.stored import index_type
-from dsgmcmc.model.likelihoods.logit_moves import WINDOW_WIDTH
+from dsgmcmc.model.likelihoods.ordinal.logit_moves import WINDOW_WIDTH
 from dsgmcmc.model.parts.base import FileFacts
 from dsgmcmc.model.parts.time_groups import costs_of, time_levels_of
 from dsgmcmc.model.quantity import Quantities
 from dsgmcmc.orientation import Orientation
 from dsgmcmc.parallel.partition import owner
+from dsgmcmc.ratings.file import Ratings
 from dsgmcmc.runs.checkpoint import MIN_DRAW_BYTES
 from dsgmcmc.storage.store import MAX_WRITERS
 from dsgmcmc.targets.state import BlockLayout

@@ -14,11 +14,11 @@ from rich.filesize import decimal
 
 from dsgmcmc.config.chain import AUTO, CHANGEABLE
 from dsgmcmc.config.run import ResolvedConfig, merged
-from dsgmcmc.data.directions import refuse_open
 from dsgmcmc.errors import InputError
 from dsgmcmc.parallel.alone import Comm
 from dsgmcmc.parallel.comm import on_root
 from dsgmcmc.parallel.signals import Request, Signals
+from dsgmcmc.ratings.directions import refuse_open
 from dsgmcmc.runs.costs import Costs
 from dsgmcmc.runs.source import RatingsSource
 from dsgmcmc.settings import named

@@ -6,12 +6,12 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from dsgmcmc.data.directions import Arrangement, arrangement_of
-from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.diagnostics.comparison import Comparison
 from dsgmcmc.errors import DivergenceError, InputError, StoppedError
 from dsgmcmc.parallel.comm import on_root
 from dsgmcmc.parallel.signals import Signals
+from dsgmcmc.ratings.directions import Arrangement, arrangement_of
+from dsgmcmc.ratings.file import Ratings
 from dsgmcmc.runs.compare import Comparing, remove_candidates
 from dsgmcmc.runs.job import Job
 from dsgmcmc.runs.opening import refuse_taken
@@ -94,7 +94,7 @@ def _arrange(ratings: Ratings, arrangement: Arrangement, file: Path) -> None:
         with Ratings(file) as written:
             if arrangement_of(written) == arrangement:
                 return
-    from dsgmcmc.data.arrangement import arrange_ratings  # a database: slow to import
+    from dsgmcmc.prepare.three_way import arrange_ratings  # a database: slow to import
 
     arrange_ratings(ratings, arrangement, file)
 

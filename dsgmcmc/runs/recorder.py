@@ -14,7 +14,7 @@ from functools import partial
 
 import numpy as np
 
-from dsgmcmc.kernels.formula import Batch
+from dsgmcmc.kernels.formulas.formula import Batch
 from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.storage.store import SAVED_DRAWS, Key, Lazy, Snapshot
 from dsgmcmc.targets.base import COUNT_DRAW, DrawInfo

@@ -11,34 +11,34 @@ import numpy as np
 
 from dsgmcmc.config.chain import AUTO, DEFAULT_LENGTH, DEFAULT_SAMPLER, SamplerSection
 from dsgmcmc.config.run import ResolvedConfig, RunConfig, automatic_rank, build, merged
-from dsgmcmc.data.precision import find_bad_scale
-from dsgmcmc.data.ratings import Ratings
-from dsgmcmc.data.ratings_description import doubts_about_test
 from dsgmcmc.diagnostics.baselines import Advantage, BiasesOnly, baselines, fit_biases_only
 from dsgmcmc.diagnostics.convergence import agreement, diagnose, slowest, temperatures, unmixed
 from dsgmcmc.diagnostics.scores import ScoredRatings, combine, score_batch
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.blocks import RatingBlocks
+from dsgmcmc.model.centring import Unit, robust_unit
 from dsgmcmc.model.likelihoods.gaussian import GaussianRatings
 from dsgmcmc.model.likelihoods.limits import FACT as LIMITS
 from dsgmcmc.model.likelihoods.limits import RESOLUTION_FACT as RESOLUTION
 from dsgmcmc.model.likelihoods.limits import limits_of, resolution_of
-from dsgmcmc.model.likelihoods.ordinal import recognised_levels
+from dsgmcmc.model.likelihoods.ordinal.ordinal import recognised_levels
 from dsgmcmc.model.limits import Limits
+from dsgmcmc.model.log_scale import on_scale
 from dsgmcmc.model.parts.base import ChainFacts
 from dsgmcmc.model.parts.rows import start_precision
-from dsgmcmc.model.scale import on_scale
 from dsgmcmc.model.target import FactorTarget, SamplerFields, make_parts, read_parts
-from dsgmcmc.model.unit import Unit, robust_unit
 from dsgmcmc.parallel.comm import on_root
 from dsgmcmc.parallel.partition import block_bounds
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.parallel.schedule import Schedule
 from dsgmcmc.posterior.heldout import test_parts
-from dsgmcmc.posterior.liked import liked_facts
-from dsgmcmc.posterior.live import newest_states
-from dsgmcmc.posterior.names import write_index
+from dsgmcmc.posterior.index import write_index
+from dsgmcmc.posterior.lists.liked import liked_facts
+from dsgmcmc.posterior.progress import newest_states
 from dsgmcmc.posterior.run import Run
+from dsgmcmc.ratings.description import doubts_about_test
+from dsgmcmc.ratings.file import Ratings
+from dsgmcmc.ratings.float32 import find_bad_scale
 from dsgmcmc.runs.choices import are_dense, kurtosis
 from dsgmcmc.runs.warm_start import WarmStart, start_digest
 from dsgmcmc.samplers.base import Sampler

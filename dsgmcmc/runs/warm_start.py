@@ -22,13 +22,13 @@ from typing import Any
 import numpy as np
 
 from dsgmcmc.config.run import ResolvedConfig
-from dsgmcmc.data.ratings import Ratings
-from dsgmcmc.data.ratings_format import SIDES
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.quantity import THETA
 from dsgmcmc.model.target import KNOWN
 from dsgmcmc.parallel.partition import block_bounds
-from dsgmcmc.posterior.names import Index, Vocabulary
+from dsgmcmc.posterior.index import Index, Vocabulary
+from dsgmcmc.ratings.file import Ratings
+from dsgmcmc.ratings.format import SIDES
 from dsgmcmc.settings import named
 from dsgmcmc.storage.files import remove_folder
 from dsgmcmc.storage.rundir import Facts, RunDirectory, header

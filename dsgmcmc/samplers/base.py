@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Generic, TypeVar
 
 from dsgmcmc.errors import InputError
-from dsgmcmc.kernels.formula import Formula
+from dsgmcmc.kernels.formulas.formula import Formula
 from dsgmcmc.samplers.gradients import GRADIENTS, GradientEstimator, PartGradient, T
 from dsgmcmc.samplers.step_policy import StepPolicy
 from dsgmcmc.samplers.step_size import SamplerConfig

@@ -15,8 +15,8 @@ on ratings, if any:
 4. W;
 5. sums for the rows of H; then g', if the rows of H have noise scales; then H.
 
-Likelihoods with weights of ratings (`dsgmcmc.model.likelihoods.logit_weights`) draw them before
-step 1, with whatever needs the weights or must precede them.
+Likelihoods with weights of ratings (`dsgmcmc.model.likelihoods.ordinal.logit_weights`) draw them
+before step 1, with whatever needs the weights or must precede them.
 
 Target: the posterior itself. Every draw is from the conditional distribution given the latest
 values of everything else. Rounding remains: sums are in float32, systems are solved in float64.

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from typing_extensions import override
 
-from dsgmcmc.kernels.formula import Gradient
+from dsgmcmc.kernels.formulas.formula import Gradient
 from dsgmcmc.samplers.step_size import SamplerConfig
 from dsgmcmc.targets.base import Cell, Target
 from dsgmcmc.targets.state import ParameterBlock, Rows, StateField

@@ -35,7 +35,7 @@ from pydantic import Field, model_validator
 from typing_extensions import override
 
 from dsgmcmc.errors import InputError
-from dsgmcmc.kernels.formula import Formula
+from dsgmcmc.kernels.formulas.formula import Formula
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.samplers.gradients import PartGradient
 from dsgmcmc.samplers.metrics import Fisher

@@ -25,7 +25,7 @@ from typing import Any, ClassVar
 import numpy as np
 from typing_extensions import override
 
-from dsgmcmc.kernels.formula import Formula, Gradient, dense, diagonal
+from dsgmcmc.kernels.formulas.formula import Formula, Gradient, dense, diagonal
 from dsgmcmc.kernels.products import add_rotated
 from dsgmcmc.samplers.base import NORMAL
 from dsgmcmc.targets.base import REACH, Information, Target, curvature_bound

@@ -20,7 +20,7 @@ from math import sqrt
 from pydantic import Field
 from typing_extensions import override
 
-from dsgmcmc.kernels.formula import Formula
+from dsgmcmc.kernels.formulas.formula import Formula
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.samplers.step_size import StepSize
 from dsgmcmc.targets.base import Target

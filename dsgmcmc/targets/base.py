@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
-from dsgmcmc.kernels.formula import Formula
+from dsgmcmc.kernels.formulas.formula import Formula
 from dsgmcmc.targets.state import Conditional, ParameterBlock, RandomStream, Rows
 from dsgmcmc.types import Array, Factor, Finish, Float64, Named, Shapes
 

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from typing_extensions import override
 
-from dsgmcmc.kernels.formula import Batch, Formula, Gradient, RowPrior
+from dsgmcmc.kernels.formulas.formula import Batch, Formula, Gradient, RowPrior
 from dsgmcmc.kernels.philox import NoiseKey
 from dsgmcmc.parallel.ring import Phases
 from dsgmcmc.types import Array, Factor, Float32, Float64, Int64, Purpose

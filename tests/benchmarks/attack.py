@@ -381,9 +381,9 @@ def _damaged(
 TESTS_OF = {
     "hostile tables, archives, headers, links, facts (tests)": (
         *(
-            "unit/data/test_hostile_files.py",
-            "unit/data/test_ingest_errors.py",
-            "unit/data/test_ratings.py",
+            "unit/input/test_hostile_files.py",
+            "unit/input/test_ingest_errors.py",
+            "unit/ratings/test_ratings.py",
         ),
         *(
             "unit/storage/test_rundir.py",

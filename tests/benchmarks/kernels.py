@@ -20,9 +20,9 @@ from time import perf_counter
 import numpy as np
 from bench import arguments, run_program, say, say_head
 
+from dsgmcmc.kernels.compact_ratings import kernel_arguments
 from dsgmcmc.kernels.gradient import gradient_kernel
 from dsgmcmc.kernels.normal_rows import add_outer_products, statistics_width
-from dsgmcmc.kernels.stored import kernel_arguments
 
 RATINGS = 200_000
 ROWS = 3000

@@ -22,8 +22,8 @@ from shapes import amounts, half_stars, large_counts
 from dsgmcmc.diagnostics.ranking import evenly_spaced, measures, recommended
 from dsgmcmc.model.likelihoods.limits import top_of
 from dsgmcmc.posterior.heldout import predict_test
-from dsgmcmc.posterior.liked import liked_from
-from dsgmcmc.posterior.rank import Ranking
+from dsgmcmc.posterior.lists.liked import liked_from
+from dsgmcmc.posterior.lists.ranking import Ranking
 from dsgmcmc.posterior.run import Run
 
 SHARES = (0.5, 0.33, 0.25, 0.1)

@@ -43,9 +43,9 @@ from dsgmcmc.errors import Exit
 from dsgmcmc.model.likelihoods import LIKELIHOODS
 from dsgmcmc.parallel.machine import usable_cores
 from dsgmcmc.parallel.mpirun import run_dsgmcmc
+from dsgmcmc.posterior.cells.predict import Predictor
 from dsgmcmc.posterior.draws import ENTITIES
 from dsgmcmc.posterior.heldout import predict_test
-from dsgmcmc.posterior.predict import Predictor
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.settings import PredictOptions
 from dsgmcmc.runs.candidate_scores import are_discrete, scores_of

@@ -21,13 +21,13 @@ from typing import NamedTuple
 import numpy as np
 from bench import arguments, say, say_head
 
-from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.diagnostics.convergence import diagnose
 from dsgmcmc.diagnostics.scores import coverage, pit, rmse
 from dsgmcmc.model.likelihoods.gaussian import GaussianRatings
 from dsgmcmc.parallel.mpirun import run_dsgmcmc
 from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.posterior.run import Run
+from dsgmcmc.ratings.file import Ratings
 from dsgmcmc.storage.rundir import RunDirectory
 
 ALL = (

@@ -23,13 +23,13 @@ from scipy.stats import chi2
 from support import rows_of, write_cells
 
 from dsgmcmc.config.run import ResolvedConfig, build
-from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.parts import RowPriors
 from dsgmcmc.model.parts.base import ChainFacts
 from dsgmcmc.model.parts.implicit_systems import PRIOR
 from dsgmcmc.model.target import FactorTarget, SamplerFields, make_parts, read_parts
 from dsgmcmc.parallel.ring import Ring
+from dsgmcmc.ratings.file import Ratings
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.targets.state import RandomStream
 from dsgmcmc.types import Factor

@@ -22,8 +22,8 @@ from mpi4py import MPI
 from support import rest
 
 from dsgmcmc.config.run import build
-from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.parallel.ring import Ring
+from dsgmcmc.ratings.file import Ratings
 from dsgmcmc.runs.costs import Costs
 from dsgmcmc.runs.source import targets_of
 

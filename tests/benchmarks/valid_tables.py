@@ -19,10 +19,10 @@ import numpy as np
 import pandas as pd
 from support import typed
 
-from dsgmcmc.data.arrays import InputForm, ratings_source
-from dsgmcmc.data.prepare import prepare_ratings
-from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.errors import InputError
+from dsgmcmc.input.arrays import InputForm, ratings_source
+from dsgmcmc.prepare.prepare import prepare_ratings
+from dsgmcmc.ratings.file import Ratings
 
 Triples = dict[tuple[str, str], float]
 _USERS = ("user", "userId", "user_id", "customer", "reviewerID", "patient")

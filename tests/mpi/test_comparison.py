@@ -8,12 +8,12 @@ import pytest
 from mpi4py import MPI
 from support import write_planted
 
-from dsgmcmc.data.prepare import prepare_ratings
-from dsgmcmc.data.read import RatingsTable
-from dsgmcmc.data.tables import TableFile
 from dsgmcmc.diagnostics.comparison import Comparison
+from dsgmcmc.input.load import RatingsTable
+from dsgmcmc.input.sources.tables import TableFile
 from dsgmcmc.parallel.alone import Comm
 from dsgmcmc.posterior.run import Run
+from dsgmcmc.prepare.prepare import prepare_ratings
 from dsgmcmc.runs import candidates
 from dsgmcmc.runs.compare import Comparing
 from dsgmcmc.runs.job import Job

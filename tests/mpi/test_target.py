@@ -9,9 +9,9 @@ from mpi4py import MPI
 from support import factor_target
 
 from dsgmcmc.config.run import build
-from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.parallel.ring import Ring
+from dsgmcmc.ratings.file import Ratings
 from dsgmcmc.runs.costs import Costs
 from dsgmcmc.types import Factor, ScheduleName
 

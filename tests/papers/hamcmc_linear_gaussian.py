@@ -30,7 +30,7 @@ from common import axes, head, prepare, row, save
 from dsgmcmc.densities.density import ALL, Data
 from dsgmcmc.densities.registry import SAMPLERS
 from dsgmcmc.densities.sample import sample
-from dsgmcmc.kernels.formula import Formula
+from dsgmcmc.kernels.formulas.formula import Formula
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.samplers.step_size import StepSize
 from dsgmcmc.targets.base import Target

@@ -15,7 +15,7 @@ Noise: one Philox counter a (document, sweep, four words), under a key that the 
 
 from typing import Any
 
-from dsgmcmc.kernels import jit
+from dsgmcmc.kernels.compiling import jit
 from dsgmcmc.kernels.philox import rounds
 
 _KERNEL = f'''

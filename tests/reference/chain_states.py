@@ -8,11 +8,11 @@ import numpy as np
 from mpi4py import MPI
 
 from dsgmcmc.config.run import RunConfig
-from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.densities.registry import SAMPLERS
 from dsgmcmc.densities.sample import sample, vector_target
 from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.parallel.ring import Ring
+from dsgmcmc.ratings.file import Ratings
 from dsgmcmc.runs.source import targets_of
 from dsgmcmc.samplers.base import Sampler
 

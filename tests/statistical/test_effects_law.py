@@ -13,11 +13,11 @@ from gibbs import Model
 from support import in_time, write_cells, write_planted
 
 from dsgmcmc.config.run import RunConfig, build
-from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.model.likelihoods.negative_binomial import NegativeBinomial
-from dsgmcmc.model.likelihoods.row_thresholds import CUTS
+from dsgmcmc.model.likelihoods.ordinal.row_thresholds import CUTS
 from dsgmcmc.model.likelihoods.student_t import StudentT
 from dsgmcmc.model.target import FactorTarget
+from dsgmcmc.ratings.file import Ratings
 from dsgmcmc.targets.base import DrawInfo
 
 pytestmark = pytest.mark.statistical

@@ -11,8 +11,8 @@ from features_gibbs import Side, gibbs
 from support import features_of, rows_of, write_cells
 
 from dsgmcmc.config.run import RunConfig
-from dsgmcmc.data.ratings import Ratings
-from dsgmcmc.data.ratings_format import SIDES
+from dsgmcmc.ratings.file import Ratings
+from dsgmcmc.ratings.format import SIDES
 from dsgmcmc.types import Factor
 
 pytestmark = pytest.mark.statistical

@@ -16,8 +16,8 @@ from support import sample, write_cells
 from dsgmcmc.densities.density import ALL, Data
 from dsgmcmc.model.likelihoods import Levels
 from dsgmcmc.model.likelihoods.dispersion import NODES, PRIOR_SD, START_DISPERSION, draw_dispersion
+from dsgmcmc.model.likelihoods.ordinal.thresholds import GAP_SD, MIDDLE_SD, values_of
 from dsgmcmc.model.likelihoods.student_t import MAX_LOG_TAU, PRIOR_RATE, TAU_SD, draw_tails
-from dsgmcmc.model.likelihoods.thresholds import GAP_SD, MIDDLE_SD, values_of
 from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.posterior.run import Run
 

@@ -11,7 +11,7 @@ import pytest
 from scipy import stats
 from support import applied, normals_of
 
-from dsgmcmc.kernels.formula import Formula
+from dsgmcmc.kernels.formulas.formula import Formula
 from dsgmcmc.kernels.philox import NoiseKey
 
 pytestmark = pytest.mark.statistical

@@ -11,9 +11,9 @@ from gibbs import GibbsResult, gibbs
 from support import cells_of, typed
 from synthetic import SyntheticOptions, generate
 
-from dsgmcmc.data.ratings_format import SPLITS
 from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.posterior.run import Run
+from dsgmcmc.ratings.format import SPLITS
 
 pytestmark = pytest.mark.statistical
 RANK = 4

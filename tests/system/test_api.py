@@ -20,13 +20,13 @@ from runs import Made, make_run
 from support import planted, run
 
 from dsgmcmc import BPMF, bpmf, open_run
-from dsgmcmc.data.feature_arrays import read_features
-from dsgmcmc.data.prepare import prepare_ratings
-from dsgmcmc.data.result_table import Table
 from dsgmcmc.errors import InputError
+from dsgmcmc.features.arrays import read_features
+from dsgmcmc.posterior.cells.predict import Predictor
 from dsgmcmc.posterior.draws import ENTITIES
-from dsgmcmc.posterior.predict import Predictor
 from dsgmcmc.posterior.settings import PredictOptions
+from dsgmcmc.prepare.prepare import prepare_ratings
+from dsgmcmc.tables.result import Table
 
 SHORT = {
     "rank": 2,

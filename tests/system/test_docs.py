@@ -20,7 +20,7 @@ from support import ROOT, Running, fenced, run, sample, typed
 
 import dsgmcmc
 from dsgmcmc.cli.app import app
-from dsgmcmc.data.prepare import prepare_ratings
+from dsgmcmc.prepare.prepare import prepare_ratings
 
 DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))

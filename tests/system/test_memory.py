@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from support import dsgmcmc, run, write_planted, write_synthetic
 
-from dsgmcmc.data.ratings import Ratings
+from dsgmcmc.ratings.file import Ratings
 
 pytestmark = pytest.mark.long
 RATINGS = 20_200_000

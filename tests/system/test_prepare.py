@@ -7,7 +7,7 @@ import time
 import pytest
 from support import Running, dsgmcmc, typed, write_synthetic
 
-from dsgmcmc.data.ratings import Ratings
+from dsgmcmc.ratings.file import Ratings
 
 
 def test_movielens_1m(datasets, tmp_path):

@@ -8,9 +8,9 @@ from mpi4py import MPI
 from support import planted, sample, typed
 
 from dsgmcmc import BPMF
-from dsgmcmc.data.prepare import prepare_ratings
 from dsgmcmc.errors import InputError
-from dsgmcmc.posterior.names import Index
+from dsgmcmc.posterior.index import Index
+from dsgmcmc.prepare.prepare import prepare_ratings
 from dsgmcmc.runs.warm_start import WarmStart
 from dsgmcmc.storage.rundir import RunDirectory
 

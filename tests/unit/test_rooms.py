@@ -4,6 +4,7 @@ import ast
 import functools
 import re
 import sys
+from collections import Counter
 from pathlib import Path
 
 import typer
@@ -15,17 +16,33 @@ from dsgmcmc.densities import SAMPLERS
 PACKAGE = Path(__file__).resolve().parents[2] / "dsgmcmc"
 FILES = {str(path.relative_to(PACKAGE)): path for path in sorted(PACKAGE.rglob("*.py"))}
 #: The rooms, one way only: a file imports from its own room and from what stands to the left of it.
+#: A folder or a module in a room may have a floor of its own.
 ORDER = (
     "errors types terminal _version",
     "settings orientation",
-    "kernels parallel",
+    "kernels/compiling parallel",
+    "kernels/philox",
+    "kernels/formulas",
+    "kernels",
     "storage",
-    "data",
+    "tables",
+    "ratings",
+    "input/sources",
+    "input",
+    "features",
     "targets",
     "model",
     "samplers",
     "config",
-    "posterior doctor",
+    "prepare",
+    "posterior",
+    "posterior/rows",
+    "posterior/cells",
+    "posterior/item_parameters",
+    "posterior/export",
+    "posterior/lists",
+    "posterior/matrix",
+    "posterior/fitted doctor",
     "diagnostics",
     "runs",
     "densities",
@@ -33,7 +50,9 @@ ORDER = (
     "lenskit testing",
     "__main__ __init__",
 )
-FLOORS = {room for rooms in ORDER for room in rooms.split()}
+FLOORS = {room: number for number, rooms in enumerate(ORDER) for room in rooms.split()}
+#: Files that a folder may have.
+MOST_FILES = 20
 
 
 @functools.cache
@@ -68,15 +87,14 @@ def _walk(node: ast.AST, lazy: bool, checked: bool):
 
 
 def room(name: str) -> str:
-    """Room of a file or module: the first part of its name inside the package."""
-    return (
-        name.removeprefix("dsgmcmc").lstrip(".").replace("/", ".").removesuffix(".py").split(".")[0]
-        or "__init__"
+    """Room of a file or module: a folder or module that has a floor."""
+    parts = (
+        name.removeprefix("dsgmcmc").lstrip(".").replace("/", ".").removesuffix(".py").split(".")
     )
-
-
-def floor(name: str) -> int:
-    return next(number for number, rooms in enumerate(ORDER) if room(name) in rooms.split())
+    within = "/".join(parts[:2])
+    if within in FLOORS:
+        return within
+    return parts[0] or "__init__"
 
 
 def test_rooms_are_built_on_each_other():
@@ -88,7 +106,9 @@ def test_rooms_are_built_on_each_other():
             if found.split(".")[0] == "dsgmcmc" and room(found) in FLOORS
         }
         wrong = {
-            found for found in ours if room(found) != room(name) and floor(found) >= floor(name)
+            found
+            for found in ours
+            if room(found) != room(name) and FLOORS[room(found)] >= FLOORS[room(name)]
         }
         assert not wrong, f"{name} imports {sorted(wrong)}"
 
@@ -110,6 +130,12 @@ def test_no_files_import_each_other():
     assert not below, f"in circles, or on top of some: {sorted(below)}"
 
 
+def test_a_room_has_at_most_twenty_files():
+    """Whoever looks for something in a folder sees all that is there."""
+    numbers = Counter(str(Path(name).parent) for name in FILES)
+    assert not {room: number for room, number in numbers.items() if number > MOST_FILES}
+
+
 def importers(package: str) -> set[str]:
     """Files and, but for two that stand in a room of many kinds, the rooms of files that import a
     package.
@@ -125,9 +151,10 @@ def test_samplers_and_kernels_know_neither_processes_nor_files():
     """A sampler is one algorithm in one file: it sees a target, and would run on any other one as
     well.
     """
-    outer = {"mpi4py", "h5py", "os", "pathlib", "io", "tempfile", "dsgmcmc.storage", "dsgmcmc.data"}
+    outer = {"mpi4py", "h5py", "os", "pathlib", "io", "tempfile"}
+    outer |= {f"dsgmcmc.{room}" for room in ("storage", "tables", "ratings", "input", "prepare")}
     rooms = ("samplers/", "densities/", "kernels/")
-    others = {"densities/sample.py", "kernels/jit.py"}
+    others = {"densities/sample.py", "kernels/compiling/jit.py"}
     for name in FILES:
         if name.startswith(rooms) and name not in others:
             found = imports(name)
@@ -237,7 +264,7 @@ def test_hdf5_lives_with_the_file_formats():
     """A format is promised to users, so one place reads and writes it, with its checks; two others
     read files of other programs.
     """
-    places = ("storage/", "data/ratings", "data/hdf5_files", "data/unwritten")
+    places = ("storage/", "ratings/", "input/sources/anndata", "input/sources/unwritten")
     assert not {name for name in importers("h5py") if not name.startswith(places)}
 
 
@@ -277,7 +304,9 @@ def test_defining_the_commands_loads_nothing_heavy():
 
 def test_a_run_loads_what_it_needs():
     """Whoever reads a run waits neither for the compiler and a database, nor for densities."""
-    found = loaded("from dsgmcmc.config.run import build\nimport dsgmcmc.posterior.rank\nbuild({})")
+    found = loaded(
+        "from dsgmcmc.config.run import build\nimport dsgmcmc.posterior.lists.ranking\nbuild({})"
+    )
     assert not {"numba", "duckdb", "mpi4py", "scipy.stats"} & found
     assert not {name for name in found if name.startswith("dsgmcmc.densities")}
 

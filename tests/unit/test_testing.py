@@ -12,7 +12,7 @@ from dsgmcmc.densities import SAMPLERS, sample_density
 from dsgmcmc.densities.base import DensitySampler
 from dsgmcmc.densities.density import Density, Gaussian, posterior_gradient
 from dsgmcmc.densities.vector import VectorTarget
-from dsgmcmc.kernels.formula import Formula
+from dsgmcmc.kernels.formulas.formula import Formula
 from dsgmcmc.model.likelihoods import Likelihood
 from dsgmcmc.model.likelihoods.gaussian import GaussianRatings
 from dsgmcmc.model.predictive.mixture import SymmetricMixture

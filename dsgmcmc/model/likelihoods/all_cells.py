@@ -21,13 +21,13 @@ import numpy as np
 from pydantic import BaseModel
 from typing_extensions import override
 
-from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.likelihoods.background import Background
 from dsgmcmc.model.likelihoods.gaussian import GaussianRatings
-from dsgmcmc.model.likelihoods.levels import Levels
+from dsgmcmc.model.likelihoods.ordinal.levels import Levels
 from dsgmcmc.model.parts.base import ChainFacts, ModelFacts
 from dsgmcmc.model.predictive.base import Predictive, PredictorDraws
+from dsgmcmc.ratings.file import Ratings
 from dsgmcmc.settings import named, setting
 from dsgmcmc.types import Array, Float64
 

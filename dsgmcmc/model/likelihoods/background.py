@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dsgmcmc.kernels.formula import dense
+from dsgmcmc.kernels.formulas.formula import dense
 from dsgmcmc.kernels.products import add_rotated, inner
 from dsgmcmc.model.circulation import OTHER, Circulation
 from dsgmcmc.types import Factor, Float32, Float64, Named

@@ -7,7 +7,7 @@ and predictors.
 
 Most likelihoods are determined by their mean, their variance and a few parameters of all ratings:
 they are a `dsgmcmc.model.likelihoods.likelihood.Likelihood`. Ordered levels have a probability for
-each level instead (`dsgmcmc.model.likelihoods.ordinal`).
+each level instead (`dsgmcmc.model.likelihoods.ordinal.ordinal`).
 
 A *link* is the transformation between eta and the expected rating or the levels' probabilities.
 *Rows* are the rows of W and H: users and items.
@@ -23,14 +23,13 @@ import numpy as np
 from pydantic import BaseModel
 from typing_extensions import override
 
-from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.kernels.effects import Score
 from dsgmcmc.kernels.gradient import weigh_kernel
 from dsgmcmc.model.circulation import Circulation, RatingsCell
 from dsgmcmc.model.likelihoods.background import Background
-from dsgmcmc.model.likelihoods.levels import Levels
-from dsgmcmc.model.likelihoods.logit_weights import NormalRatings
 from dsgmcmc.model.likelihoods.observation import Observation
+from dsgmcmc.model.likelihoods.ordinal.levels import Levels
+from dsgmcmc.model.likelihoods.ordinal.logit_weights import NormalRatings
 from dsgmcmc.model.parts.base import (
     ChainFacts,
     DrawContext,
@@ -42,6 +41,7 @@ from dsgmcmc.model.parts.base import (
 from dsgmcmc.model.parts.noise import NoiseParameters
 from dsgmcmc.model.quantity import WEIGHT, Quantity
 from dsgmcmc.orientation import Orientation
+from dsgmcmc.ratings.file import Ratings
 from dsgmcmc.settings import named
 from dsgmcmc.storage.store import Key
 from dsgmcmc.targets.state import ParameterBlock, Rows

@@ -22,8 +22,8 @@ from typing import ClassVar
 import numpy as np
 from numpy.random import Generator
 
-from dsgmcmc.model.likelihoods.levels import Levels
 from dsgmcmc.model.likelihoods.metropolis import metropolis
+from dsgmcmc.model.likelihoods.ordinal.levels import Levels
 from dsgmcmc.model.quantity import Quantity, Sampled, hyperparameter
 from dsgmcmc.types import Float64
 

@@ -20,16 +20,16 @@ from typing import ClassVar
 import numpy as np
 from typing_extensions import override
 
-from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.kernels.gradient import gradient_kernel
 from dsgmcmc.model.circulation import RatingsCell
 from dsgmcmc.model.likelihoods.base import State
 from dsgmcmc.model.likelihoods.likelihood import Likelihood
-from dsgmcmc.model.likelihoods.logit_weights import NormalRatings
+from dsgmcmc.model.likelihoods.ordinal.logit_weights import NormalRatings
 from dsgmcmc.model.predictive.base import Predictive, PredictorDraws
 from dsgmcmc.model.predictive.mixture import ExpectationMixture, Normal, NormalMixture
 from dsgmcmc.model.quantity import WEIGHT, Quantity
 from dsgmcmc.model.truncation import left_tail
+from dsgmcmc.ratings.file import Ratings
 from dsgmcmc.settings import named
 from dsgmcmc.targets.state import ParameterBlock
 from dsgmcmc.types import Array, Factor, Float32, Float64

@@ -27,7 +27,7 @@ class Likelihood(Law):
     """Distribution of a rating that is determined by its mean, its variance and `shape`."""
 
     #: d log density / d eta at noise precision 1: a formula in x and eta
-    #: (`dsgmcmc.kernels.formula`).
+    #: (`dsgmcmc.kernels.formulas.formula`).
     score: ClassVar[str]
     #: Class of the predictive distributions, mixtures over draws.
     mixture: ClassVar[type[Mixture]] = Mixture

@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.model.likelihoods.base import Law
-from dsgmcmc.model.likelihoods.levels import Levels
-from dsgmcmc.model.likelihoods.ordinal import MAX_THRESHOLDS, recognised_levels
+from dsgmcmc.model.likelihoods.ordinal.levels import Levels
+from dsgmcmc.model.likelihoods.ordinal.ordinal import MAX_THRESHOLDS, recognised_levels
 from dsgmcmc.model.limits import UNLIMITED, Limits
+from dsgmcmc.ratings.file import Ratings
 from dsgmcmc.types import Float64
 
 #: The top of a scale begins at this fraction of the way from the lowest to the highest level.

@@ -35,11 +35,9 @@ from numpy.random import Generator
 from pydantic import BaseModel
 from typing_extensions import override
 
-from dsgmcmc.data.ratings import Ratings
-from dsgmcmc.data.ratings_format import SPLITS
 from dsgmcmc.errors import InputError
+from dsgmcmc.kernels.densities import Shaped, shaped_kernel
 from dsgmcmc.kernels.effects import Score, shaped_score
-from dsgmcmc.kernels.shaped import Shaped, shaped_kernel
 from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.circulation import Circulation, RatingsCell
 from dsgmcmc.model.likelihoods.base import LINK_WIDTH, RatingWeights, State, score_terms
@@ -57,13 +55,15 @@ from dsgmcmc.model.likelihoods.dispersion import (
     Dispersion,
     draw_dispersion,
 )
-from dsgmcmc.model.likelihoods.levels import Levels
 from dsgmcmc.model.likelihoods.likelihood import Likelihood
+from dsgmcmc.model.likelihoods.ordinal.levels import Levels
 from dsgmcmc.model.parts.base import DrawContext, ModelFacts
 from dsgmcmc.model.predictive.base import Moments, Predictive
 from dsgmcmc.model.predictive.mixture import LawOfMoments
 from dsgmcmc.model.quantity import Quantity
 from dsgmcmc.parallel.ring import Ring
+from dsgmcmc.ratings.file import Ratings
+from dsgmcmc.ratings.format import SPLITS
 from dsgmcmc.settings import named
 from dsgmcmc.targets.state import ParameterBlock
 from dsgmcmc.types import Array, Factor, Float32, Float64, Named

@@ -12,12 +12,12 @@ from collections.abc import Mapping
 from math import inf
 from typing import Any, ClassVar
 
-from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.model.likelihoods.own_prior import OwnPrior
 from dsgmcmc.model.predictive.base import Moments, Predictive, PredictorDraws
 from dsgmcmc.model.predictive.steps import LogisticSteps
 from dsgmcmc.model.quantity import SavedDraw
 from dsgmcmc.model.transform import Transform
+from dsgmcmc.ratings.file import Ratings
 from dsgmcmc.types import Array, Float64, Mask
 
 
@@ -28,7 +28,7 @@ class Observation(ABC):
     #: matters.
     can_be_evaluated: ClassVar[bool] = True
     #: Whether the expected rating is the predictor. Only then may ratings have another scale
-    #: (`dsgmcmc.model.scale`).
+    #: (`dsgmcmc.model.log_scale`).
     is_linear: ClassVar[bool] = False
     #: Whether the exponential of a rating has an expectation.
     exponential_has_mean: ClassVar[bool] = True

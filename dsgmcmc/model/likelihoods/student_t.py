@@ -11,7 +11,7 @@ derivatives are
 If ratings have weights, a weight multiplies tau g g' wherever it occurs.
 
 The metric uses the Fisher information on eta, tau g g' (nu + 1) / (nu + 3) [Lange, Little & Taylor
-1989], and on log g, nu / (2 (nu + 3)). Scales g: `dsgmcmc.model.likelihoods.scales`.
+1989], and on log g, nu / (2 (nu + 3)). Scales g: `dsgmcmc.model.likelihoods.row_scales`.
 
 (nu, tau) need no further pass over the ratings. The residuals matter through
 
@@ -40,22 +40,22 @@ from numpy.random import Generator
 from pydantic import BaseModel
 from typing_extensions import override
 
-from dsgmcmc.data.ratings import Ratings
+from dsgmcmc.kernels.densities import Shaped, shaped_kernel
 from dsgmcmc.kernels.effects import Score, shaped_score
-from dsgmcmc.kernels.shaped import Shaped, shaped_kernel
 from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.circulation import Circulation, RatingsCell
 from dsgmcmc.model.likelihoods.base import RatingWeights, score_terms
-from dsgmcmc.model.likelihoods.levels import Levels
 from dsgmcmc.model.likelihoods.likelihood import Likelihood
 from dsgmcmc.model.likelihoods.metropolis import metropolis
-from dsgmcmc.model.likelihoods.scales import SCALE_PRIOR, ScaledRows, ScalePrecision
+from dsgmcmc.model.likelihoods.ordinal.levels import Levels
+from dsgmcmc.model.likelihoods.row_scales import SCALE_PRIOR, ScaledRows, ScalePrecision
 from dsgmcmc.model.parts.base import DrawContext
 from dsgmcmc.model.predictive.base import Moments, Predictive
 from dsgmcmc.model.predictive.mixture import SymmetricMixture
 from dsgmcmc.model.quantity import Quantity, Sampled, hyperparameter
 from dsgmcmc.model.truncation import left_tail
 from dsgmcmc.parallel.ring import Ring
+from dsgmcmc.ratings.file import Ratings
 from dsgmcmc.targets.state import ParameterBlock
 from dsgmcmc.types import Array, Factor, Float32, Float64, Named
 

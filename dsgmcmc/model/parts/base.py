@@ -27,13 +27,13 @@ from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 import numpy as np
 from pydantic import BaseModel
 
-from dsgmcmc.data.ratings import Ratings
-from dsgmcmc.kernels.formula import RowPrior
+from dsgmcmc.kernels.formulas.formula import RowPrior
 from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.circulation import Circulation
 from dsgmcmc.model.quantity import Quantity, Sampled, SavedDraw, Sizes
 from dsgmcmc.orientation import Orientation
 from dsgmcmc.parallel.ring import Ring
+from dsgmcmc.ratings.file import Ratings
 from dsgmcmc.storage.store import Key
 from dsgmcmc.targets.base import RowStep
 from dsgmcmc.targets.state import ParameterBlock, RandomStream

@@ -21,13 +21,13 @@ import numpy as np
 from pydantic import BaseModel
 from typing_extensions import override
 
-from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.by_pair import uniforms
 from dsgmcmc.kernels.prediction import predict_kernel
 from dsgmcmc.model.circulation import RatingsCell
 from dsgmcmc.model.parts.base import ChainFacts, DrawContext, FileFacts, ModelFacts, Part, is_due
 from dsgmcmc.model.quantity import Quantity
+from dsgmcmc.ratings.file import Ratings
 from dsgmcmc.settings import named
 from dsgmcmc.storage.store import Key
 from dsgmcmc.targets.state import ParameterBlock

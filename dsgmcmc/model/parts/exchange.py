@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.random import Generator
 
-from dsgmcmc.kernels.formula import dense
+from dsgmcmc.kernels.formulas.formula import dense
 from dsgmcmc.kernels.products import inner
 from dsgmcmc.model import conjugate
 from dsgmcmc.model.circulation import OTHER

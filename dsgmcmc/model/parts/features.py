@@ -26,10 +26,8 @@ from numpy.random import Generator
 from pydantic import BaseModel
 from typing_extensions import override
 
-from dsgmcmc.data.ratings import Ratings
-from dsgmcmc.data.ratings_format import MAX_SAMPLED_FEATURES, SIDES, Features
 from dsgmcmc.errors import InputError
-from dsgmcmc.kernels.formula import dense
+from dsgmcmc.kernels.formulas.formula import dense
 from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.conjugate import GammaPrior
 from dsgmcmc.model.parts.base import (
@@ -44,6 +42,8 @@ from dsgmcmc.model.parts.base import (
 from dsgmcmc.model.quantity import SHIFT, Quantity, Sampled
 from dsgmcmc.orientation import Orientation
 from dsgmcmc.parallel.ring import Ring, shapes_of, stacked
+from dsgmcmc.ratings.file import Ratings
+from dsgmcmc.ratings.format import MAX_SAMPLED_FEATURES, SIDES, Features
 from dsgmcmc.settings import named, setting
 from dsgmcmc.targets.state import ParameterBlock
 from dsgmcmc.types import Factor, FeaturesName, Float32, Float64, Int64, Purpose

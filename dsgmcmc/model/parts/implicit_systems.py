@@ -21,7 +21,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dsgmcmc.kernels.formula import Formula
+from dsgmcmc.kernels.formulas.formula import Formula
 from dsgmcmc.kernels.philox import normals
 from dsgmcmc.kernels.products import add_rotated, inner
 from dsgmcmc.model.circulation import OTHER, Circulation

@@ -26,8 +26,7 @@ from numpy.random import Generator
 from pydantic import BaseModel
 from typing_extensions import override
 
-from dsgmcmc.data.ratings import Ratings
-from dsgmcmc.kernels.formula import RowPrior
+from dsgmcmc.kernels.formulas.formula import RowPrior
 from dsgmcmc.model import conjugate
 from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.parts.base import (
@@ -42,6 +41,7 @@ from dsgmcmc.model.parts.base import (
 from dsgmcmc.model.parts.exchange import exchange_means_and_biases
 from dsgmcmc.model.quantity import SHIFT, Quantity, Sampled, SavedDraw
 from dsgmcmc.parallel.ring import Ring
+from dsgmcmc.ratings.file import Ratings
 from dsgmcmc.settings import setting
 from dsgmcmc.targets.state import ParameterBlock, Rows
 from dsgmcmc.types import Factor, Float64, Named, PriorName

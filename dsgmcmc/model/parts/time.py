@@ -23,7 +23,6 @@ import numpy as np
 from pydantic import AfterValidator, BaseModel
 from typing_extensions import override
 
-from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels import effects as passes
 from dsgmcmc.model.blocks import CellRatings, RatingBlocks
@@ -39,6 +38,7 @@ from dsgmcmc.model.parts.time_groups import (
 )
 from dsgmcmc.model.quantity import Quantity, Sampled, SavedDraw
 from dsgmcmc.parallel.ring import Ring
+from dsgmcmc.ratings.file import Ratings
 from dsgmcmc.settings import named, setting
 from dsgmcmc.storage.store import Key
 from dsgmcmc.targets.state import ParameterBlock

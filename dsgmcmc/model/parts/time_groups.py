@@ -17,13 +17,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dsgmcmc.data.ratings import Ratings
-from dsgmcmc.data.ratings_format import SIDES, SLAB, Split, Times, row_slabs
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.philox import normals
 from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.orientation import Orientation
 from dsgmcmc.parallel.ring import Ring
+from dsgmcmc.ratings.file import Ratings
+from dsgmcmc.ratings.format import SIDES, SLAB, Split, Times, row_slabs
 from dsgmcmc.settings import named
 from dsgmcmc.targets.state import RandomStream
 from dsgmcmc.types import Factor, Float32, Int32, Int64, Purpose

@@ -5,7 +5,7 @@ p(x | eta_d, ...). A subclass defines its mean, sd, distribution function F and 
 probabilities of levels and log scores follow. Levels are ordered values that ratings can take; a
 predictive distribution of continuous values gives a level the probability of all values that are
 rounded to it. Ratings without levels may have a resolution, a step of whose multiples they are
-(`dsgmcmc.data.resolution`): then all multiples are their levels.
+(`dsgmcmc.ratings.resolution`): then all multiples are their levels.
 
 [Czado 2009] Predictive model assessment for count data, Biometrics 65.
 """
@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dsgmcmc.data.ratings_format import known_by_bounds
+from dsgmcmc.ratings.format import known_by_bounds
 from dsgmcmc.types import Array, Float32, Float64, Int32, Int64
 
 #: Smaller probabilities are raised to this value before their logarithm is taken; float32 can

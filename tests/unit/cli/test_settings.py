@@ -18,10 +18,10 @@ from dsgmcmc.cli.options import declared, option_name
 from dsgmcmc.cli.sample import sections
 from dsgmcmc.config.job import Policy
 from dsgmcmc.config.run import RunConfig, build
-from dsgmcmc.data.settings import PrepareSettings
 from dsgmcmc.densities.registry import SAMPLERS
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.settings import EvaluateSettings, PredictSettings, RecommendSettings
+from dsgmcmc.prepare.settings import PrepareSettings
 from dsgmcmc.runs.settings import CompareSettings
 from dsgmcmc.settings import BPMF_NAMES, Checked, in_python, named, without_option
 

@@ -9,7 +9,6 @@ from measurements import write_measured
 from scipy.stats import norm, truncnorm
 from support import cells_of, planted, write_cells, write_planted
 
-from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.diagnostics import baselines
 from dsgmcmc.diagnostics.baselines import (
     PRECISION_RATE,
@@ -21,6 +20,7 @@ from dsgmcmc.diagnostics.scores import ScoredRatings
 from dsgmcmc.model.likelihoods.gaussian import GaussianRatings
 from dsgmcmc.model.likelihoods.negative_binomial import NegativeBinomial
 from dsgmcmc.posterior import heldout
+from dsgmcmc.ratings.file import Ratings
 
 
 @pytest.fixture

@@ -8,17 +8,17 @@ import pytest
 from mpi4py import MPI
 from support import sample, write_cells
 
-from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.diagnostics.ranking import click_scores, evaluate
 from dsgmcmc.diagnostics.report import write_report
 from dsgmcmc.diagnostics.summary import describe_run
 from dsgmcmc.errors import InputError
+from dsgmcmc.posterior.cells.predict import Predictor
 from dsgmcmc.posterior.exposure import Rated
-from dsgmcmc.posterior.names import Vocabulary
-from dsgmcmc.posterior.newcomers import FoldIn, RatingsOfRows
-from dsgmcmc.posterior.predict import Predictor
+from dsgmcmc.posterior.index import Vocabulary
+from dsgmcmc.posterior.rows.added import FoldIn, RatingsOfRows
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.settings import PredictOptions
+from dsgmcmc.ratings.file import Ratings
 
 ROWS = 60
 COLUMNS = 40

@@ -13,10 +13,10 @@ from support import sample, write_cells
 from dsgmcmc import BPMF
 from dsgmcmc.diagnostics.ranking import MEASURES, RULES, average, evaluate, measures, recommended
 from dsgmcmc.errors import InputError
+from dsgmcmc.posterior.cells.predict import Predictor
 from dsgmcmc.posterior.heldout import predict_test
-from dsgmcmc.posterior.liked import liked_from
-from dsgmcmc.posterior.predict import Predictor
-from dsgmcmc.posterior.rank import Ranking, recommend
+from dsgmcmc.posterior.lists.liked import liked_from
+from dsgmcmc.posterior.lists.ranking import Ranking, recommend
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.settings import PredictOptions
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from support import applied, normals_of
 
-from dsgmcmc.kernels.formula import Batch, Formula, Gradient, RowPrior
+from dsgmcmc.kernels.formulas.formula import Batch, Formula, Gradient, RowPrior
 from dsgmcmc.kernels.philox import NoiseKey
 
 KEY = NoiseKey(first=37, seed=3, chain=1, purpose=2, iteration=9, factor=1)

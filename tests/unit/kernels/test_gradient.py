@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+from dsgmcmc.kernels.compact_ratings import kernel_arguments
 from dsgmcmc.kernels.gradient import gradient_kernel, spread_kernel
-from dsgmcmc.kernels.stored import kernel_arguments
 
 SCALE = 2.5
 RESIDUAL = "x - eta"

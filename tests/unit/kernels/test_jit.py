@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from support import Result, Running
 
-from dsgmcmc.kernels import jit
-from dsgmcmc.kernels.jit import cache_directory
+from dsgmcmc.kernels.compiling import jit
+from dsgmcmc.kernels.compiling.jit import cache_directory
 
 SCRIPT = """
 import sys

@@ -9,8 +9,8 @@ import pytest
 from llvmlite import binding
 from support import Running
 
-from dsgmcmc.kernels import compiler, jit
-from dsgmcmc.kernels.native import Argument
+from dsgmcmc.kernels.compiling import compiler, jit
+from dsgmcmc.kernels.compiling.native import Argument
 
 SOURCE = '''\
 @helper

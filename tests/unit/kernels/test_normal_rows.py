@@ -6,11 +6,12 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from dsgmcmc.kernels import compiler, normal_draws, normal_rows
-from dsgmcmc.kernels.formula import RowPrior
+from dsgmcmc.kernels import normal_draws, normal_rows
+from dsgmcmc.kernels.compact_ratings import kernel_arguments
+from dsgmcmc.kernels.compiling import compiler
+from dsgmcmc.kernels.formulas.formula import RowPrior
 from dsgmcmc.kernels.normal_draws import draw_normal_rows
 from dsgmcmc.kernels.normal_rows import add_outer_products, squared_errors, statistics_width
-from dsgmcmc.kernels.stored import kernel_arguments
 
 #: Ranks: one for every kind of tile, alone and beside others.
 RANKS = [(0, True), (1, False), (7, True), (15, True), (16, False), (32, True), (45, True)]

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
+from dsgmcmc.kernels.compact_ratings import kernel_arguments
 from dsgmcmc.kernels.ordinal import (
     END,
     level_moments,
@@ -13,7 +14,6 @@ from dsgmcmc.kernels.ordinal import (
     level_tables,
     ordinal_kernel,
 )
-from dsgmcmc.kernels.stored import kernel_arguments
 from dsgmcmc.types import Factor
 
 THRESHOLDS = np.array([-1.5, -0.4, 0.3, 1.1])

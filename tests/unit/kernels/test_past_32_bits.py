@@ -8,9 +8,9 @@ import itertools
 import numpy as np
 import pytest
 
+from dsgmcmc.kernels.compact_ratings import kernel_arguments, split_kernel
 from dsgmcmc.kernels.gradient import gradient_kernel
 from dsgmcmc.kernels.prediction import predict_kernel
-from dsgmcmc.kernels.stored import kernel_arguments, split_kernel
 
 FAR = 2**31 + 5  # where the ratings lie
 WIDE = 70  # numbers of a row of a factor

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from support import normals_of
 
-from dsgmcmc.kernels import jit, philox
-from dsgmcmc.kernels.formula import Batch, Formula
+from dsgmcmc.kernels import philox
+from dsgmcmc.kernels.compiling import jit
+from dsgmcmc.kernels.formulas.formula import Batch, Formula
 from dsgmcmc.kernels.philox import NoiseKey
 from dsgmcmc.types import Factor
 

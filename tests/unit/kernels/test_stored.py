@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from dsgmcmc.kernels.gradient import gradient_kernel, spread_kernel, weigh_kernel
-from dsgmcmc.kernels.ordinal import ordinal_kernel
-from dsgmcmc.kernels.stored import (
+from dsgmcmc.kernels.compact_ratings import (
     FEW,
     Numbering,
     index_type,
@@ -16,6 +14,8 @@ from dsgmcmc.kernels.stored import (
     split_columns,
     transposed,
 )
+from dsgmcmc.kernels.gradient import gradient_kernel, spread_kernel, weigh_kernel
+from dsgmcmc.kernels.ordinal import ordinal_kernel
 from dsgmcmc.types import Factor
 
 ROWS = 40

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dsgmcmc.kernels.biases import sweep_rows
-from dsgmcmc.kernels.stored import kernel_arguments
+from dsgmcmc.kernels.compact_ratings import kernel_arguments
 
 
 @pytest.mark.parametrize("coded", [False, True])

@@ -7,9 +7,9 @@ import pytest
 from mpi4py import MPI
 from support import write_planted
 
-from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.model import blocks
 from dsgmcmc.parallel.ring import Ring
+from dsgmcmc.ratings.file import Ratings
 
 ROWS = 80
 COLUMNS = 40

@@ -8,13 +8,13 @@ import scipy.stats
 from measurements import write_measured
 
 from dsgmcmc.config.run import build
-from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.by_pair import uniforms
 from dsgmcmc.kernels.philox import NoiseKey
 from dsgmcmc.model.likelihoods import LIKELIHOODS
 from dsgmcmc.model.likelihoods.gaussian import GaussianRatings
 from dsgmcmc.model.likelihoods.student_t import StudentT
+from dsgmcmc.ratings.file import Ratings
 
 KEY = NoiseKey(first=0, seed=3, chain=1, purpose=15, iteration=7, factor=0)
 INF = np.inf

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from support import write_cells
 
-from dsgmcmc.data.inner import InnerSplit
-from dsgmcmc.data.ratings import Ratings
-from dsgmcmc.model.likelihoods.levels import Levels
+from dsgmcmc.model.likelihoods.ordinal.levels import Levels
 from dsgmcmc.model.transform import Logarithm
+from dsgmcmc.ratings.file import Ratings
+from dsgmcmc.ratings.held_out import InnerSplit
 
 
 @pytest.mark.parametrize("distinct", [1, 2, 256, 257, 900])

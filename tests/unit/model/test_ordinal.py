@@ -9,9 +9,9 @@ from mpi4py import MPI
 from scipy.special import expit
 from support import MODEL, cells_of, factor_target, predictors, rows_of, write_planted
 
-from dsgmcmc.model.likelihoods.ordinal import Ordinal
-from dsgmcmc.model.likelihoods.row_thresholds import CUTS, GAPS, MAX_DEVIATION, slopes_of
-from dsgmcmc.model.likelihoods.thresholds import ThresholdModel, re_anchored, values_of
+from dsgmcmc.model.likelihoods.ordinal.ordinal import Ordinal
+from dsgmcmc.model.likelihoods.ordinal.row_thresholds import CUTS, GAPS, MAX_DEVIATION, slopes_of
+from dsgmcmc.model.likelihoods.ordinal.thresholds import ThresholdModel, re_anchored, values_of
 from dsgmcmc.model.predictive.base import PredictorDraws
 from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.samplers.sgld import SGLD, SGLDConfig

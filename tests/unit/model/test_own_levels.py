@@ -9,13 +9,13 @@ from mpi4py import MPI
 from scipy.special import expit
 from support import cells_of, predictors, rows_of
 
-from dsgmcmc.data.item_levels import levels_of_items
-from dsgmcmc.data.ratings import Ratings
-from dsgmcmc.model.likelihoods.ordinal import Ordinal
-from dsgmcmc.model.likelihoods.own_levels import OwnLevels
-from dsgmcmc.model.likelihoods.row_thresholds import CUTS, GAPS, MAX_DEVIATION, slopes_of
-from dsgmcmc.model.likelihoods.thresholds import ThresholdModel, values_of
+from dsgmcmc.model.likelihoods.ordinal.ordinal import Ordinal
+from dsgmcmc.model.likelihoods.ordinal.own_levels import OwnLevels
+from dsgmcmc.model.likelihoods.ordinal.row_thresholds import CUTS, GAPS, MAX_DEVIATION, slopes_of
+from dsgmcmc.model.likelihoods.ordinal.thresholds import ThresholdModel, values_of
 from dsgmcmc.parallel.ring import Ring
+from dsgmcmc.ratings.file import Ratings
+from dsgmcmc.ratings.item_levels import levels_of_items
 from dsgmcmc.runs.source import RatingsSource, targets_of
 from dsgmcmc.types import Factor
 

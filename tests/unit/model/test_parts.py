@@ -7,9 +7,9 @@ import pytest
 from measurements import write_measured
 
 from dsgmcmc.config.run import build
-from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.parts import PARTS
+from dsgmcmc.ratings.file import Ratings
 from dsgmcmc.testing import check_part
 
 #: Settings with which a run has the part.

@@ -9,11 +9,11 @@ from dsgmcmc.model.likelihoods import LIKELIHOODS
 from dsgmcmc.model.likelihoods.counts import moments_above_zero, rate_above_zero
 from dsgmcmc.model.likelihoods.gaussian import GaussianRatings
 from dsgmcmc.model.likelihoods.negative_binomial import NegativeBinomial
-from dsgmcmc.model.likelihoods.ordinal import Ordinal
+from dsgmcmc.model.likelihoods.ordinal.ordinal import Ordinal
 from dsgmcmc.model.likelihoods.student_t import StudentT
+from dsgmcmc.model.log_scale import on_scale
 from dsgmcmc.model.predictive.base import Moments, Predictive, PredictorDraws
 from dsgmcmc.model.predictive.mixture import NormalMixture
-from dsgmcmc.model.scale import on_scale
 from dsgmcmc.model.transform import Scale
 
 WEIGHTS = np.array([0.5, 0.3, 0.15, 0.05])

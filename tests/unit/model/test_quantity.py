@@ -10,11 +10,11 @@ from mpi4py import MPI
 from support import Model, sample, write_planted
 
 from dsgmcmc.config.run import build
-from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.model.quantity import THETA
 from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.traces import labels, scalar_traces
+from dsgmcmc.ratings.file import Ratings
 from dsgmcmc.samplers.hamcmc import PairProducts
 from dsgmcmc.samplers.metrics import Fisher
 from dsgmcmc.targets.state import Replicated

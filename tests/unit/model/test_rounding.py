@@ -9,7 +9,6 @@ from mpi4py import MPI
 from scipy import integrate, stats
 from support import sample, write_cells
 
-from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.kernels.philox import NoiseKey, gammas
 from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.parts.noise import NU_GRID, nu_log_density
@@ -18,6 +17,7 @@ from dsgmcmc.parallel.alone import Alone
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.posterior.draws import ENTITIES
 from dsgmcmc.posterior.run import Run
+from dsgmcmc.ratings.file import Ratings
 
 #: Shapes with bounds, in standard deviations from the mode: far below, below and above it.
 BOUNDS = [

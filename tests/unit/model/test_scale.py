@@ -14,11 +14,11 @@ from dsgmcmc import open_run
 from dsgmcmc.diagnostics.summary import read_summary
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.likelihoods import LIKELIHOODS
+from dsgmcmc.model.log_scale import on_scale
 from dsgmcmc.model.predictive.base import PredictorDraws
-from dsgmcmc.model.scale import on_scale
+from dsgmcmc.posterior.cells.predict import Predictor
 from dsgmcmc.posterior.fitted import FittedModel
 from dsgmcmc.posterior.heldout import predict_test
-from dsgmcmc.posterior.predict import Predictor
 from dsgmcmc.posterior.settings import PredictOptions
 
 LAWS: dict[str, dict[str, Any]] = {"gaussian": {}, "student-t": {"noise": "both"}}

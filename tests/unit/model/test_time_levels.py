@@ -10,14 +10,14 @@ from mpi4py import MPI
 
 from dsgmcmc import BPMF
 from dsgmcmc.config.run import build
-from dsgmcmc.data.prepare import prepare_ratings
-from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.likelihoods import LIKELIHOODS, Law
 from dsgmcmc.model.likelihoods.gaussian import GaussianRatings
 from dsgmcmc.model.parts.time_groups import read_groups, time_levels_of
 from dsgmcmc.parallel.ring import Ring
+from dsgmcmc.prepare.prepare import prepare_ratings
+from dsgmcmc.ratings.file import Ratings
 
 #: User, item, rating, time: user a rates in three seconds, five ratings in all; b in one.
 LINES = [

@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 
 from dsgmcmc import BPMF
-from dsgmcmc.data.ratings import Ratings
-from dsgmcmc.model.unit import MOST, robust_unit
+from dsgmcmc.model.centring import MOST, robust_unit
+from dsgmcmc.ratings.file import Ratings
 
 RNG = np.random.default_rng(3)
 USERS, ITEMS = np.divmod(np.arange(1440), 24)

@@ -10,12 +10,12 @@ from mpi4py import MPI
 from support import Model, factor_target, planted, rows_of
 
 from dsgmcmc.config.run import build
-from dsgmcmc.data.inner import InnerSplit
-from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.likelihoods import LIKELIHOODS
 from dsgmcmc.model.likelihoods.student_t import StudentT
 from dsgmcmc.model.target import FactorTarget
+from dsgmcmc.ratings.file import Ratings
+from dsgmcmc.ratings.held_out import InnerSplit
 from dsgmcmc.samplers.gibbs import Gibbs, GibbsConfig
 from dsgmcmc.types import Factor
 

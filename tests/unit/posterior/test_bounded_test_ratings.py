@@ -9,7 +9,6 @@ import scipy.stats
 from measurements import write_measured
 
 from dsgmcmc import BPMF, open_run
-from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.diagnostics.overview import score_tables
 from dsgmcmc.diagnostics.scores import calibration, held_out_scores
 from dsgmcmc.errors import InputError
@@ -18,6 +17,7 @@ from dsgmcmc.posterior import heldout
 from dsgmcmc.posterior.fitted import FittedModel
 from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.posterior.run import Run
+from dsgmcmc.ratings.file import Ratings
 from dsgmcmc.runs.candidate_scores import has_larger_error, scores_of
 from dsgmcmc.runs.job import Job
 from dsgmcmc.runs.source import RatingsSource

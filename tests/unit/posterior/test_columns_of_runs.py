@@ -11,10 +11,10 @@ from typer.testing import CliRunner
 
 from dsgmcmc import BPMF
 from dsgmcmc.cli.app import app
-from dsgmcmc.data.prepare import prepare_ratings
-from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.fitted import open_run
+from dsgmcmc.prepare.prepare import prepare_ratings
+from dsgmcmc.ratings.file import Ratings
 
 pytestmark = pytest.mark.filterwarnings("ignore::dsgmcmc.errors.RunWarning")
 SHORT: dict[str, Any] = {

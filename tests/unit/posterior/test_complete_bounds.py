@@ -9,9 +9,9 @@ from measurements import write_measured
 from support import typed
 
 from dsgmcmc import BPMF, open_run
-from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.parallel.alone import Alone
+from dsgmcmc.ratings.file import Ratings
 from dsgmcmc.runs.job import Job
 from dsgmcmc.runs.source import RatingsSource
 

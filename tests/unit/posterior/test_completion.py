@@ -8,10 +8,10 @@ from runs import Made, make_run
 
 from dsgmcmc import BPMF, open_run
 from dsgmcmc.errors import InputError
-from dsgmcmc.posterior import completion
-from dsgmcmc.posterior.completion import Completion
-from dsgmcmc.posterior.known_cells import as_written
-from dsgmcmc.posterior.predict import Predictor
+from dsgmcmc.posterior.cells.predict import Predictor
+from dsgmcmc.posterior.matrix import complete
+from dsgmcmc.posterior.matrix.complete import Completion
+from dsgmcmc.posterior.matrix.known import as_written
 from dsgmcmc.posterior.settings import PredictOptions
 
 SHORT = {
@@ -50,7 +50,7 @@ def test_cells_are_the_predictions_of_pairs(made, unknown, monkeypatch):
     """Under every likelihood, for known rows and for rows that have only their prior; whatever the
     size of blocks.
     """
-    monkeypatch.setattr(completion, "CELLS_OF_DRAWS", 50)
+    monkeypatch.setattr(complete, "CELLS_OF_DRAWS", 50)
     run = made.run
     users = np.arange(len(run.users), dtype=np.int32)[:7]
     items = np.arange(len(run.items), dtype=np.int32)[::-1][:9]

@@ -11,8 +11,8 @@ from support import typed
 from test_columns_of_runs import COLUMNS, SHORT, measured, trips
 
 from dsgmcmc import BPMF, open_run
-from dsgmcmc.data.prepare import prepare_ratings
 from dsgmcmc.errors import InputError
+from dsgmcmc.prepare.prepare import prepare_ratings
 
 pytestmark = pytest.mark.filterwarnings("ignore::dsgmcmc.errors.RunWarning")
 

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from runs import given_ratings, make_run
 
+from dsgmcmc.posterior.cells.predict import Predictor
 from dsgmcmc.posterior.draws import ENTITIES, OTHER
-from dsgmcmc.posterior.names import Vocabulary
-from dsgmcmc.posterior.new_ratings import NewRatings
-from dsgmcmc.posterior.newcomers import FoldIn, RatingsOfRows, fold_in, training_ratings
-from dsgmcmc.posterior.predict import Predictor
-from dsgmcmc.posterior.rank import Ranking, Scorer, _can_be_screened, recommend
+from dsgmcmc.posterior.index import Vocabulary
+from dsgmcmc.posterior.lists.ranking import Ranking, Scorer, _can_be_screened, recommend
+from dsgmcmc.posterior.rows.added import FoldIn, RatingsOfRows, fold_in, training_ratings
+from dsgmcmc.posterior.rows.new_ratings import NewRatings
 from dsgmcmc.posterior.settings import PredictOptions
 
 
@@ -188,7 +188,7 @@ def test_covariances_that_are_not_kept_are_the_same(tmp_path, monkeypatch, likel
         rows, np.int32([4, 5, 6, 1, 2, 3]), np.array([3.0, 4, 2, 5, 1, 3]), np.ones(6)
     )
     kept = FoldIn(run, vocabulary, ratings)
-    monkeypatch.setattr("dsgmcmc.posterior.newcomers.KEPT_BYTES", 0)
+    monkeypatch.setattr("dsgmcmc.posterior.rows.added.KEPT_BYTES", 0)
     computed = FoldIn(run, vocabulary, ratings)
     for position in (3, 0, 3):
         for chosen in (np.array([3, 1, 2]), np.array([0]), np.array([], np.int64)):

@@ -13,15 +13,15 @@ from runs import given_ratings
 from support import sample, typed
 
 from dsgmcmc import open_run as open_model
-from dsgmcmc.data.descriptions import Description
-from dsgmcmc.data.prepare import prepare_ratings
 from dsgmcmc.errors import InputError
+from dsgmcmc.features.described import Description
 from dsgmcmc.model.parts.features import explained
 from dsgmcmc.posterior.draws import OTHER
-from dsgmcmc.posterior.new_ratings import NewRatings, describe_new
-from dsgmcmc.posterior.newcomers import fold_in
+from dsgmcmc.posterior.rows.added import fold_in
+from dsgmcmc.posterior.rows.new_ratings import NewRatings, describe_new
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.traces import importance
+from dsgmcmc.prepare.prepare import prepare_ratings
 
 USERS = 44
 ITEMS = 14

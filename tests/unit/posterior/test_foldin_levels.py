@@ -14,13 +14,13 @@ from scipy import stats
 from scipy.special import expit
 
 from dsgmcmc.errors import InputError
-from dsgmcmc.model.likelihoods.row_thresholds import MAX_DEVIATION
+from dsgmcmc.model.likelihoods.ordinal.row_thresholds import MAX_DEVIATION
+from dsgmcmc.posterior.cells.predict import Predictor
 from dsgmcmc.posterior.draws import OTHER
-from dsgmcmc.posterior.names import Vocabulary
-from dsgmcmc.posterior.new_ratings import NewRatings
-from dsgmcmc.posterior.newcomers import FoldIn, RatingsOfRows, fold_in
-from dsgmcmc.posterior.predict import Predictor
-from dsgmcmc.posterior.rank import Ranking, recommend
+from dsgmcmc.posterior.index import Vocabulary
+from dsgmcmc.posterior.lists.ranking import Ranking, recommend
+from dsgmcmc.posterior.rows.added import FoldIn, RatingsOfRows, fold_in
+from dsgmcmc.posterior.rows.new_ratings import NewRatings
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.settings import PredictOptions
 

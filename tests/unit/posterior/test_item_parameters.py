@@ -9,8 +9,8 @@ from support import typed
 
 from dsgmcmc import BPMF, open_run
 from dsgmcmc.errors import InputError
+from dsgmcmc.posterior.cells.predict import Predictor
 from dsgmcmc.posterior.item_parameters import parameters_at
-from dsgmcmc.posterior.predict import Predictor
 from dsgmcmc.posterior.settings import PredictOptions
 
 PUPILS = 400

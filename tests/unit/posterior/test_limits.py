@@ -12,11 +12,11 @@ import pytest
 from support import typed
 
 from dsgmcmc import BPMF
-from dsgmcmc.data.prepare import prepare_ratings
-from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.model.likelihoods.gaussian import GaussianRatings
 from dsgmcmc.model.likelihoods.limits import limits_of
 from dsgmcmc.model.likelihoods.negative_binomial import NegativeBinomial
+from dsgmcmc.prepare.prepare import prepare_ratings
+from dsgmcmc.ratings.file import Ratings
 
 SHORT = ("--rank", "0", "--iterations", "200", "--burn-in", "100", "--seed", "1")
 rng = np.random.default_rng(0)

@@ -16,9 +16,9 @@ from support import sample
 import dsgmcmc
 from dsgmcmc.diagnostics.report import write_report
 from dsgmcmc.errors import GoneError, InputError
+from dsgmcmc.posterior.cells.predict import Predictor
 from dsgmcmc.posterior.heldout import predict_test
-from dsgmcmc.posterior.live import progress
-from dsgmcmc.posterior.predict import Predictor
+from dsgmcmc.posterior.progress import progress
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.settings import PredictOptions
 from dsgmcmc.storage.lock import Lock

@@ -11,7 +11,7 @@ from support import typed
 
 from dsgmcmc import BPMF, open_run
 from dsgmcmc.errors import InputError
-from dsgmcmc.posterior import completion
+from dsgmcmc.posterior.matrix import complete
 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["numbers", "text and transposed"])
@@ -43,7 +43,7 @@ def test_tables_have_the_matrix(made, expected, suffix, tmp_path, monkeypatch):
 
     Products of other blocks round otherwise in single precision, as their largest terms do.
     """
-    monkeypatch.setattr(completion, "CELLS_OF_PRODUCTS", 200)
+    monkeypatch.setattr(complete, "CELLS_OF_PRODUCTS", 200)
     write(made, tmp_path / f"filled{suffix}")
     found = read(tmp_path / f"filled{suffix}")
     assert list(found) == list(expected)

@@ -5,7 +5,7 @@ import pytest
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.heldout import predict_test
-from dsgmcmc.posterior.names import Vocabulary
+from dsgmcmc.posterior.index import Vocabulary
 
 
 @pytest.mark.parametrize("ids", [[3, 1, 2], [-5, 10**18, 7], [0]])

@@ -11,11 +11,11 @@ from support import typed
 
 from dsgmcmc import BPMF, open_run
 from dsgmcmc.errors import InputError
-from dsgmcmc.posterior.names import Vocabulary
-from dsgmcmc.posterior.new_ratings import NewRatings
-from dsgmcmc.posterior.newcomers import fold_in
-from dsgmcmc.posterior.part_rows import name_features_of
-from dsgmcmc.posterior.predict import PredictOptions, Predictor
+from dsgmcmc.posterior.cells.predict import PredictOptions, Predictor
+from dsgmcmc.posterior.index import Vocabulary
+from dsgmcmc.posterior.rows.added import fold_in
+from dsgmcmc.posterior.rows.by_parts import name_features_of
+from dsgmcmc.posterior.rows.new_ratings import NewRatings
 
 PARTS = ("station", "day")
 

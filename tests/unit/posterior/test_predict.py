@@ -14,9 +14,9 @@ from support import run as run_program
 
 from dsgmcmc import open_run
 from dsgmcmc.errors import InputError
+from dsgmcmc.posterior.cells.predict import Predictor
 from dsgmcmc.posterior.draws import Draw
-from dsgmcmc.posterior.predict import Predictor
-from dsgmcmc.posterior.rank import Ranking, recommend
+from dsgmcmc.posterior.lists.ranking import Ranking, recommend
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.settings import PredictOptions
 

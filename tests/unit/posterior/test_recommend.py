@@ -8,20 +8,20 @@ from runs import Made, make_run
 
 from dsgmcmc import open_run
 from dsgmcmc.errors import InputError
+from dsgmcmc.posterior.cells.predict import Predictor
 from dsgmcmc.posterior.draws import OTHER
 from dsgmcmc.posterior.exposure import Rated
-from dsgmcmc.posterior.names import Vocabulary, item_titles
-from dsgmcmc.posterior.predict import Predictor
-from dsgmcmc.posterior.rank import (
+from dsgmcmc.posterior.index import Vocabulary, item_titles
+from dsgmcmc.posterior.lists.ranking import (
     Ranking,
     _best,
     allowed_items,
     recommend,
     recommendations,
 )
+from dsgmcmc.posterior.lists.similar import similar, similarities
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.settings import PredictOptions
-from dsgmcmc.posterior.similar import similar, similarities
 
 COLUMNS = ["user_id", "item_id", "score", "rank", "sd", "q05", "q95", "ratings"]
 
@@ -82,7 +82,7 @@ def test_blocks_of_users_do_not_show(finished, monkeypatch):
     users = np.arange(len(run.users), dtype=np.int32)
     for by in ("mean", "thompson"):
         uncut = table(run, users, Ranking(by=by, seed=0))
-        monkeypatch.setattr("dsgmcmc.posterior.rank._BLOCK_SCORES", 3 * len(run.items))
+        monkeypatch.setattr("dsgmcmc.posterior.lists.ranking._BLOCK_SCORES", 3 * len(run.items))
         cut = table(run, users, Ranking(by=by, seed=0))
         monkeypatch.undo()
         for a, b in zip(uncut, cut, strict=True):

@@ -7,14 +7,14 @@ import pytest
 from measurements import write_measured
 
 from dsgmcmc.config.run import build
-from dsgmcmc.data.ratings import Ratings
-from dsgmcmc.data.ratings_format import SPLITS
 from dsgmcmc.errors import InputError
 from dsgmcmc.parallel.alone import Alone
-from dsgmcmc.posterior.known_cells import KnownCells
-from dsgmcmc.posterior.new_ratings import NewRatings
-from dsgmcmc.posterior.newcomers import fold_in
+from dsgmcmc.posterior.matrix.known import KnownCells
+from dsgmcmc.posterior.rows.added import fold_in
+from dsgmcmc.posterior.rows.new_ratings import NewRatings
 from dsgmcmc.posterior.run import Run
+from dsgmcmc.ratings.file import Ratings
+from dsgmcmc.ratings.format import SPLITS
 from dsgmcmc.runs.job import Job
 from dsgmcmc.runs.source import RatingsSource
 

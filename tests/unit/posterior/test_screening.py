@@ -9,9 +9,9 @@ from scipy.special import expit
 from scipy.stats import norm
 from scipy.stats import t as student
 
-from dsgmcmc.posterior import screening
 from dsgmcmc.posterior.draws import Draw
-from dsgmcmc.posterior.rank import Ranking, Scorer, recommend
+from dsgmcmc.posterior.lists import screen
+from dsgmcmc.posterior.lists.ranking import Ranking, Scorer, recommend
 from dsgmcmc.posterior.run import Run
 
 CASES: dict[str, dict[str, Any]] = {
@@ -131,8 +131,8 @@ def test_bounds_contain_the_scores(run: Run, rule: str, monkeypatch: pytest.Monk
     """Bounds of all pairs are close to their scores, also of a user alone; tiles do not show."""
     if not has_rule(run, RULES[rule]):
         pytest.skip("clicks have no probabilities")
-    monkeypatch.setattr(screening, "USERS", 7)
-    monkeypatch.setattr(screening, "ITEMS", 11)
+    monkeypatch.setattr(screen, "USERS", 7)
+    monkeypatch.setattr(screen, "ITEMS", 11)
     scorer = Scorer(run, RULES[rule], None)
     if scorer.screen is None:
         assert run.config.likelihood == "student-t"
@@ -160,7 +160,7 @@ def test_lists_are_those_of_plain_scores(
     ranking = RULES[rule]
     if not has_rule(run, ranking):
         pytest.skip("clicks have no probabilities")
-    monkeypatch.setattr("dsgmcmc.posterior.rank._SHARE", share)
+    monkeypatch.setattr("dsgmcmc.posterior.lists.ranking._SHARE", share)
     scorer = Scorer(run, ranking, None)
     expected = plain_scores(run, scorer)
     rated = run.rated()

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from measurements import write_measured
 
-from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.parallel.alone import Alone
 from dsgmcmc.posterior.heldout import predict_test
-from dsgmcmc.posterior.new_ratings import NewRatings
-from dsgmcmc.posterior.newcomers import fold_in
+from dsgmcmc.posterior.rows.added import fold_in
+from dsgmcmc.posterior.rows.new_ratings import NewRatings
 from dsgmcmc.posterior.run import Run
+from dsgmcmc.ratings.file import Ratings
 from dsgmcmc.runs.job import Job
 from dsgmcmc.runs.source import RatingsSource
 

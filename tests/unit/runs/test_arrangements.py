@@ -12,10 +12,10 @@ import pytest
 from support import typed
 
 from dsgmcmc import BPMF, open_run
-from dsgmcmc.data.directions import arrangement_of
-from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.diagnostics.comparison import Comparison
 from dsgmcmc.errors import InputError
+from dsgmcmc.ratings.directions import arrangement_of
+from dsgmcmc.ratings.file import Ratings
 
 COLUMNS = "user=place,item=hour,context=day,rating=number"
 #: Settings that leave few candidates.

@@ -14,12 +14,12 @@ from support import copied, typed, write_cells, write_planted
 from dsgmcmc import BPMF
 from dsgmcmc.config.job import Policy
 from dsgmcmc.config.run import ResolvedConfig
-from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.diagnostics.comparison import Comparison, Model
 from dsgmcmc.errors import DivergenceError, InputError
 from dsgmcmc.model.likelihoods import LIKELIHOODS, Levels
 from dsgmcmc.model.predictive.base import Moments
 from dsgmcmc.parallel.comm import Alone
+from dsgmcmc.ratings.file import Ratings
 from dsgmcmc.runs import candidates
 from dsgmcmc.runs.candidate_scores import (
     CandidateScores,

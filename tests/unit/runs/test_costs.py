@@ -13,10 +13,10 @@ from mpi4py import MPI
 from support import sample, write_planted
 
 from dsgmcmc.config.run import ResolvedConfig, build
-from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.orientation import Orientation
 from dsgmcmc.parallel.ring import Ring
+from dsgmcmc.ratings.file import Ratings
 from dsgmcmc.runs.costs import INTERPRETER_BYTES, Costs
 from dsgmcmc.runs.recorder import DrawRecorder
 from dsgmcmc.runs.source import check_limits, targets_of

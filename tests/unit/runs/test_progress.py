@@ -6,8 +6,8 @@ import pytest
 from mpi4py import MPI
 from support import sample
 
-from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.diagnostics.summary import in_units, read_summary
+from dsgmcmc.ratings.file import Ratings
 from dsgmcmc.runs.progress import Progress, logs
 from dsgmcmc.terminal import log
 

@@ -10,8 +10,8 @@ from runs import make_run
 from support import metrics
 
 from dsgmcmc.diagnostics.scores import rmse
+from dsgmcmc.posterior.cells.predict import Predictor
 from dsgmcmc.posterior.heldout import predict_test
-from dsgmcmc.posterior.predict import Predictor
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.settings import PredictOptions
 from dsgmcmc.posterior.traces import predictions

@@ -13,12 +13,12 @@ from mpi4py import MPI
 from support import MODEL, cells_of, factor_target, normals_of, rows_of, write_planted
 
 from dsgmcmc.config.run import build
-from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.philox import gammas
 from dsgmcmc.model.likelihoods import LIKELIHOODS, Likelihood
 from dsgmcmc.model.likelihoods.gaussian import GaussianRatings
 from dsgmcmc.model.target import FactorTarget
+from dsgmcmc.ratings.file import Ratings
 from dsgmcmc.runs.source import RatingsSource
 from dsgmcmc.samplers.gibbs import Gibbs, GibbsConfig
 from dsgmcmc.types import Factor, Purpose

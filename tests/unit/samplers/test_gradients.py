@@ -12,7 +12,7 @@ from chain_states import iterate
 from mpi4py import MPI
 from support import MODEL, factor_target, rows_of
 
-from dsgmcmc.kernels.formula import Formula
+from dsgmcmc.kernels.formulas.formula import Formula
 from dsgmcmc.model.parts.base import DrawContext
 from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.samplers.base import Sampler

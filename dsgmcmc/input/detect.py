@@ -1,0 +1,343 @@
+"""Detects the format and the columns of a table in a file, by the beginning of the file.
+
+The suffix is used only for .npz. Formats of other tools are in `dsgmcmc.input.sources.formats`.
+DuckDB's detection of delimiters and headers is not used: if one line at the end of its sample has
+too many columns, DuckDB takes all earlier lines for comments and skips them.
+"""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import gzip
+import itertools
+import re
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import IO, Any
+
+from dsgmcmc.errors import InputError
+from dsgmcmc.input.sources.formats import Layout, blank_separated, find_layout, read_smurff
+from dsgmcmc.input.sources.labelled import (
+    ANY_CHOICE,
+    Choice,
+    LabelledMatrix,
+    as_table,
+    as_texts,
+    refuse_unstored,
+    refuse_variable,
+)
+from dsgmcmc.input.sources.science import open_folder, open_scientific
+from dsgmcmc.input.sources.tables import (
+    BLOCK_BYTES,
+    LONGEST_LINE,
+    NO_DELIMITER,
+    SAMPLE_BYTES,
+    TableFile,
+    columns_of_parquet,
+    first_column,
+    objects_of_json,
+    opened,
+    read_matrix,
+)
+from dsgmcmc.tables.session import Session, memory_of, reading
+from dsgmcmc.tables.usual import find_column
+
+_BLANKS = "blanks"  # any number of spaces and tabs
+_KONECT = "% *(?:sym|asym|bip) "  # the first line of a network of KONECT
+_RECBOLE = "[^:]+:(?:token|float|token_seq|float_seq)"  # names of columns in files of RecBole
+_DELIMITERS = ("::", "\t", ",", ";", "|", " ")
+_LINE_END = r"\r\n|\n|\r"
+_SAMPLE_ROWS = 50
+
+#: Whether the fields in the first line of a text file are names of columns.
+IsHeader = Callable[[list[str]], bool]
+
+
+def open_table(
+    db: Session,
+    path: Path,
+    is_header: IsHeader,
+    *,
+    latin1: bool = False,
+    choice: Choice = ANY_CHOICE,
+) -> TableFile:
+    """Detect the format and the columns of a file from its beginning.
+
+    Raises InputError if the file cannot be read, is text with fewer than two columns, or cannot be
+    what the user has chosen.
+
+    Parameters
+    ----------
+    is_header : callable
+        Returns whether the fields in the first line of a text file are column names.
+    latin1 : bool
+        Read text as Latin-1 if any part of the file is not UTF-8.
+    choice : Choice
+        What the user chooses in files that can be read in several ways.
+    """
+    if not path.exists():
+        raise InputError(f"{path} does not exist")
+    if path.is_dir():
+        read_market = partial(_read_market, db)
+        return open_folder(path, read_market, choice, memory_of(db))
+    if not path.is_file():
+        raise InputError(f"{path} is not a file")
+    with opened(path) as file:
+        head = _read_head(file)
+    if path.suffix.lower() != ".npz":
+        found = open_scientific(path, head, choice, memory_of(db))
+        if found is not None:
+            return found
+    table = _open_other(db, path, is_header, latin1=latin1)
+    refuse_variable(path, choice)
+    if choice.unstored == "zero" and table.format == "matrix":
+        return _with_zeros(db, table, choice)
+    if table.format != "matrix":
+        refuse_unstored(path, choice)
+    return table
+
+
+def _read_market(db: Session, path: Path) -> Any:
+    """Return the matrix in a MatrixMarket file."""
+    matrix, _ = read_matrix(db, _open_other(db, path, lambda fields: False, latin1=False))
+    return matrix
+
+
+def _with_zeros(db: Session, table: TableFile, choice: Choice) -> TableFile:
+    """Return a sparse matrix with ratings of 0 in the cells that it does not store."""
+    matrix, first = read_matrix(db, table)
+    users, items = (as_texts(range(first, first + n)) for n in matrix.shape)
+    about = "user row, item column"
+    return as_table(table.path, LabelledMatrix(users, items, matrix, about), choice, memory_of(db))
+
+
+def _open_other(db: Session, path: Path, is_header: IsHeader, *, latin1: bool) -> TableFile:
+    """Return the table in a file of text, JSON, Parquet, NumPy or SMURFF."""
+    if path.suffix.lower() == ".npz":
+        return _matrix(path)
+    with opened(path) as file:
+        head = _read_head(file)
+        packed = isinstance(file, gzip.GzipFile)
+        if smurff := read_smurff(path, file, head, memory_of(db)):
+            shape, arrays = smurff
+            return _matrix(path)._replace(shape=shape, arrays=arrays)
+        if head.startswith(b"PAR1"):
+            return _open_parquet(db, path)
+        encoding = "latin-1" if latin1 and not _is_utf8(file) else "utf-8"
+    is_matrix_market = head[:14].lower() == b"%%matrixmarket"  # any encoding in comments
+    text = _decode(path, head, "latin-1" if is_matrix_market else encoding)
+    lines = re.split(_LINE_END, text)
+    has_mixed_ends = len(set(re.findall(_LINE_END, text))) > 1
+    if layout := find_layout(path, lines):
+        return _with_layout(path, layout)._replace(packed=packed, mixed=has_mixed_ends)
+    if text.lstrip()[0] in "[{":
+        return _open_json(db, path, packed=packed)
+    if not text.endswith("\n") and any(line.strip() for line in lines[:-1]):
+        lines.pop()  # the sample may end within this line
+    table = _open_lines(path, lines, is_header)
+    return table._replace(packed=packed, encoding=encoding, mixed=has_mixed_ends)
+
+
+def _read_head(file: IO[bytes]) -> bytes:
+    """Read the beginning of a file: at least three lines, which are long in a wide table."""
+    head = file.read(SAMPLE_BYTES)
+    while head.count(b"\n") < 3 and len(head) < 2 * LONGEST_LINE:
+        more = file.read(SAMPLE_BYTES)
+        if not more:
+            break
+        head += more
+    return head
+
+
+def _matrix(path: Path) -> TableFile:
+    return TableFile(path, "matrix", ["row", "col", "value"])
+
+
+def _open_parquet(db: Session, path: Path) -> TableFile:
+    """Return the table in a Parquet file."""
+    with reading(path):
+        columns = db.execute(f"DESCRIBE FROM {columns_of_parquet(path)}").fetchall()
+    names = [str(column[0]) for column in columns]
+    types = [str(column[1]) for column in columns]
+    return TableFile(path, "parquet", names, types)
+
+
+def _open_json(db: Session, path: Path, *, packed: bool) -> TableFile:
+    """Return the table in a JSON file; any of its first objects may lack a key."""
+    objects = objects_of_json(path, packed=packed)
+    with reading(path):
+        keys = first_column(db, f"SELECT unnest(json_keys(json)) FROM (FROM {objects} LIMIT 1000)")
+    return TableFile(path, "json", list(dict.fromkeys(keys)), packed=packed)
+
+
+def _with_layout(path: Path, layout: Layout) -> TableFile:
+    """Return the table, or matrix, in a text file whose lines have a layout of another tool."""
+    table = _matrix(path)._replace(delimiter=NO_DELIMITER, layout=layout, shape=layout.shape)
+    if "value" in layout.columns:
+        return table
+    types = ["DOUBLE" if name == "rating" else "VARCHAR" for name in layout.columns]
+    return table._replace(format="lines", names=list(layout.columns), types=types)
+
+
+# ------------------------------------------------------------------------------------------- text
+
+
+def _open_lines(path: Path, lines: list[str], is_header: IsHeader) -> TableFile:
+    """Return the table that a text file has, by its first lines."""
+    filled = [k for k, line in enumerate(lines) if line.strip()]
+    body = list(itertools.dropwhile(lambda k: lines[k].lstrip().startswith(("#", "%")), filled))
+    if not body:
+        body = filled
+    comments = [lines[k].lstrip() for k in filled if k < body[0]]
+    rows = [lines[k] for k in body[:_SAMPLE_ROWS]]
+    delimiter = _detect_delimiter(comments, rows)
+    fields = None
+    if comments:
+        fields = _commented_header(path, comments, rows, delimiter, is_header=is_header)
+    header = fields is not None
+    first_line = body[0] + 1
+    if fields is None:
+        fields = [field.strip() for field in _split(rows[0], delimiter)]
+        if is_header(fields):
+            header = True
+            first_line += 1
+            del rows[0]
+    sample = [_split(row, delimiter) for row in rows]
+    if header and _has_row_names(sample, len(fields)):
+        fields.insert(0, "")
+    if len(fields) < 2:
+        raise InputError(f"{path} has one column: expected several, with a delimiter between them")
+    if header and all(re.fullmatch(_RECBOLE, field) for field in fields):
+        fields = [field.partition(":")[0] for field in fields]
+    if not header:
+        fields = [f"column {k + 1}" for k in range(len(fields))]
+    table = TableFile(
+        path,
+        "text",
+        fields,
+        header=header,
+        first_line=first_line,
+        delimiter=delimiter,
+        sample=sample,
+    )
+    if delimiter != _BLANKS:
+        return table
+    return table._replace(
+        format="lines",
+        types=["VARCHAR"] * len(fields),
+        delimiter=NO_DELIMITER,
+        layout=blank_separated(len(fields), first_line - 1),
+    )
+
+
+def _has_row_names(sample: list[list[str]], n_fields: int) -> bool:
+    """Whether rows have one column more than the header: row names, which are all different.
+
+    R's write.table leaves their column without a name.
+    """
+    widths = {len(row) for row in sample}
+    return widths == {n_fields + 1} and len({row[0] for row in sample}) == len(sample)
+
+
+def _commented_header(
+    path: Path, comments: list[str], rows: list[str], delimiter: str, *, is_header: IsHeader
+) -> list[str] | None:
+    """Return the names of columns if they are in a comment before the rows, or else None.
+
+    `comments` are lines that begin with # or %. The last one names the columns if it has as many
+    fields as the rows, and among them a usual name of users or items, or no blanks between them.
+    Raises InputError if the last one may be a row.
+    """
+    widths = {len(_split(row, delimiter)) for row in rows}
+    last = comments[-1]
+    fields = [field.strip() for field in _split(last.lstrip("#%").lstrip(" "), delimiter)]
+    has_usual_name = any(find_column(fields, role) is not None for role in ("user", "item"))
+    is_as_wide = bool(widths & {len(fields), len(fields) + 1})
+    if (
+        is_as_wide
+        and is_header(fields)
+        and (has_usual_name or delimiter not in (_BLANKS, "\t", " "))
+    ):
+        return fields
+    if {len(_split(last, delimiter))} == widths and not re.match("[#%]+[ \t]", last):
+        raise InputError(
+            f"{path}: is {last[:60]!r} at its beginning a comment, or a row? Remove it, or write"
+            " the names of columns above it"
+        )
+    return None
+
+
+def _split(line: str, delimiter: str) -> list[str]:
+    """Return the fields of a line."""
+    if delimiter == _BLANKS:
+        return line.split()
+    if delimiter == "::":
+        return line.split(delimiter)
+    try:
+        return next(csv.reader([line], delimiter=delimiter), [])
+    except csv.Error:  # more than 128 KiB without a delimiter
+        return [line]
+
+
+def _detect_delimiter(comments: list[str], lines: list[str]) -> str:
+    """Return the delimiter that splits all lines into the same number of fields, at least two.
+
+    If several delimiters do so, the delimiter with the most fields is returned. The first line may
+    have one field fewer, as in files of R's write.table. If no delimiter does so, because lines are
+    bad or names contain line ends, the first delimiter that splits the first line is returned.
+    Several blanks may delimit columns if nothing else does, or if the comments are those of KONECT.
+    """
+    if comments and re.match(_KONECT, comments[0]):
+        return _BLANKS
+    consistent = [d for d in _DELIMITERS if _splits_alike(lines, d)]
+    best = max(consistent, key=lambda d: len(_split(lines[0], d)), default="")
+    if best in ("", " ") and _splits_alike(lines, _BLANKS):
+        has_other = any(re.search('[",;|]|::', line) for line in lines)
+        repeats = any("\t" in line or "" in line.split(" ") for line in lines)
+        if not has_other and (best == "" or repeats):
+            return _BLANKS
+    if best:
+        return best
+    splitting = (d for d in _DELIMITERS if len(_split(lines[0], d)) > 1)
+    return next(splitting, _DELIMITERS[0])
+
+
+def _splits_alike(lines: list[str], delimiter: str) -> bool:
+    """Whether a delimiter splits all lines into as many fields; the first may have one fewer."""
+    first, *others = (len(_split(line, delimiter)) for line in lines)
+    return first > 1 and (set(others) <= {first} or set(others) == {first + 1})
+
+
+# ------------------------------------------------------------------------------------------ bytes
+
+
+def _is_utf8(file: IO[bytes]) -> bool:
+    """Whether an open file is UTF-8."""
+    file.seek(0)
+    try:
+        for _ in codecs.iterdecode(iter(lambda: file.read(BLOCK_BYTES), b""), "utf-8"):
+            pass
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _decode(path: Path, head: bytes, encoding: str) -> str:
+    """Return the beginning of a text file; raise InputError if it is empty, or not text."""
+    if encoding == "utf-8":
+        encoding = "utf-8-sig"
+    try:
+        text = codecs.getincrementaldecoder(encoding)().decode(head)
+    except UnicodeDecodeError:
+        text = "\0"
+    if "\0" in text:
+        raise InputError(
+            f"{path} is neither UTF-8 text nor in another known format: convert text with iconv;"
+            " read other formats into a data frame, and give the data frame to BPMF, or write it as"
+            " Parquet"
+        )
+    if not text.strip():
+        raise InputError(f"{path} is empty")
+    return text

@@ -1,0 +1,92 @@
+"""Reads a file of new ratings into memory, as `prepare` reads one of training ratings."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping, Sequence, Set
+from functools import partial
+from pathlib import Path
+
+from dsgmcmc.input.arrays import RatingArrays
+from dsgmcmc.input.bounds import with_open_sides
+from dsgmcmc.input.load import (
+    RatingsTable,
+    create_raw,
+    load,
+    measures_of,
+    open_long,
+    open_ratings,
+)
+from dsgmcmc.input.roles import NAMED_ROLES
+from dsgmcmc.ratings.names import of_parts, part_role, part_sql
+from dsgmcmc.tables.frames import unmasked
+from dsgmcmc.tables.session import Session, identifier, interruptible, open_session
+from dsgmcmc.tables.usual import Columns
+
+
+def read_ratings_file(
+    path: Path,
+    columns_for: Callable[[Set[str]], Columns | None],
+    integers: Mapping[str, Sequence[bool]],
+) -> RatingArrays:
+    """Read a file in any format that `prepare` reads.
+
+    Ratings are in the order of the file, also those of one pair.
+
+    Parameters
+    ----------
+    columns_for : callable
+        Returns columns by role, given the names of all columns; none without a header. None means
+        that the file is a matrix with a row for each user.
+    integers : dict of str to sequence of bool
+        By role, which parts of the run's names are integers: zeros after their decimal point do
+        not count.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, lacks a column, or has rows with missing or wrong values.
+    """
+    with open_session(Path(tempfile.gettempdir())) as db:
+        return interruptible(db, partial(_read, db, path, columns_for, integers))
+
+
+def _read(
+    db: Session,
+    path: Path,
+    columns_for: Callable[[Set[str]], Columns | None],
+    integers: Mapping[str, Sequence[bool]],
+) -> RatingArrays:
+    """Read a file as `read_ratings_file` does, in a session."""
+    file = open_long(db, path, {})
+    names = set(file.names) if file.header else set()
+    columns = columns_for(names)
+    missing: list[str] | None = [] if columns is None else None
+    table = open_ratings(db, path, columns=columns or {}, timed=False, missing=missing)
+    create_raw(db, [table])
+    load(db, table, timed=False)
+    selected = _names_sql(table, integers)
+    if table.has_ratings:
+        selected["rating"] = "rating"
+    selected |= {name: name for name in measures_of(db)}
+    query = ", ".join(f"{sql} AS {identifier(role)}" for role, sql in selected.items())
+    found = db.execute(f"SELECT {query} FROM raw ORDER BY rowid").fetchnumpy()
+    arrays = {role: unmasked(array) for role, array in found.items()}
+    if "lower" in arrays:
+        bounds = with_open_sides(arrays["lower"], arrays["upper"])
+        arrays["lower"], arrays["upper"] = bounds
+    return RatingArrays(arrays, labels={})
+
+
+def _names_sql(table: RatingsTable, integers: Mapping[str, Sequence[bool]]) -> dict[str, str]:
+    """Return SQL of every part of the names of users and items, by role."""
+    selected = {}
+    for role in NAMED_ROLES:
+        n_parts = len(of_parts(table.columns, role)) or 1  # labels of a matrix have no column
+        for k in range(n_parts):
+            name = part_sql(f"{role}_id", k, n_parts)
+            is_integer = k < len(integers[role]) and integers[role][k]
+            if is_integer and not table.has_integers(role):
+                name = f"regexp_replace(trim({name}), '[.]0+$', '')"
+            selected[part_role(role, k)] = name
+    return selected

@@ -1,0 +1,680 @@
+"""Reads tables of ratings into the DuckDB table ``raw`` (user_id, item_id, rating, time, test).
+
+`open_ratings` detects the format of a table and the roles of its columns, and `load` appends its
+rows. A table has a row for each rating, or is a matrix (`dsgmcmc.input.wide`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple
+
+import numpy as np
+
+from dsgmcmc.errors import InputError
+from dsgmcmc.input.bounds import FAULTS, BoundSql, has_bounds, is_bound, refuse_relations
+from dsgmcmc.input.detect import open_table
+from dsgmcmc.input.roles import (
+    MEASURES,
+    NAMED_ROLES,
+    NO_COLUMN,
+    OF_BOUNDS,
+    Heading,
+    assign_columns,
+    expand_parts,
+    find_named,
+    names_recur,
+)
+from dsgmcmc.input.sources.formats import CLICK
+from dsgmcmc.input.sources.labelled import ANY_CHOICE, Choice
+from dsgmcmc.input.sources.tables import (
+    SHOWN,
+    TableFile,
+    add_numbers,
+    first_column,
+    is_number,
+    scalar,
+    trim_names,
+)
+from dsgmcmc.input.times import (
+    DateReading,
+    UnreadTimes,
+    doubtful,
+    read_dates,
+    time_sql,
+    unit_of_times,
+)
+from dsgmcmc.input.values import TRUTH, is_word, missing_words, truth_sql
+from dsgmcmc.input.wide import (
+    ENTRIES,
+    describe_wide,
+    insert_unrated,
+    inspect_wide,
+    load_wide,
+)
+from dsgmcmc.ratings.format import NAMED
+from dsgmcmc.ratings.names import BETWEEN, join_sql, main_role, of_parts, part_sql, split_name
+from dsgmcmc.settings import named
+from dsgmcmc.tables.session import Session, as_number, is_rounded
+from dsgmcmc.tables.usual import EMPTY, Columns, joined
+
+_SAMPLE = 1000  # ratings that show whether all are true or false
+_FEW = 10  # ratings that may be equal by chance
+_TYPICAL = 100_000  # times that show the unit of all times of a file
+
+
+class RatingsTable(NamedTuple):
+    """A table of ratings whose columns have roles; its rows have not been read.
+
+    Attributes
+    ----------
+    file : TableFile
+    columns : dict of str to int
+        Positions of columns by role: "user", "item", "rating", "timestamp" and `MEASURES`, of which
+        only the first two are never missing. Without "rating", all ratings are 1. Further parts of
+        names have roles of their own (`dsgmcmc.ratings.names`). A matrix has other roles
+        (`inspect_wide`), and no "item".
+    test : bool
+        Whether the ratings are test ratings.
+    groups : tuple of int
+        Positions of the columns of groups that are held out together.
+    about : str
+        How a matrix in memory was read.
+    left_out : int
+        Number of ratings that were left out of a table in memory, because they are not known.
+    unrated : dict of str to list of str
+        Names of the rows and columns of a matrix in memory that have no ratings, by "user" and
+        "item".
+    labels : dict of str to str
+        Columns of a data frame by role.
+    """
+
+    file: TableFile
+    columns: dict[str, int]
+    test: bool = False
+    groups: tuple[int, ...] = ()
+    about: str = ""
+    left_out: int = 0
+    unrated: Mapping[str, list[str]] = MappingProxyType({})
+    labels: Mapping[str, str] = MappingProxyType({})
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether a row has all ratings of a user."""
+        return "item" not in self.columns
+
+    @property
+    def has_bounds(self) -> bool:
+        """Whether a column has bounds of ratings."""
+        return not set(OF_BOUNDS).isdisjoint(self.columns)
+
+    def text(self, role: str) -> str | None:
+        """SQL of the text in the column of a role; None if there is no such column."""
+        if role not in self.columns:
+            return None
+        return f"c{self.columns[role]}::VARCHAR"
+
+    @property
+    def measures(self) -> list[str]:
+        """Roles of the columns that say more of a rating."""
+        return [role for role in MEASURES if role in self.columns]
+
+    @property
+    def has_ratings(self) -> bool:
+        """Whether the table has ratings, and not clicks alone."""
+        if self.file.format == "matrix" and self.file.layout is not None:
+            return self.file.layout.columns["value"] != CLICK
+        if self.file.format == "matrix" and self.file.arrays is not None:
+            return bool(np.any(self.file.arrays["value"] != 1))
+        return self.is_wide or "rating" in self.columns or self.has_bounds
+
+    def has_integers(self, role: str) -> bool:
+        """Whether the names of a role are integers by the type of their column."""
+        positions = of_parts(self.columns, role)
+        return len(positions) == 1 and self.file.has_integers(positions[0])
+
+    def parts(self, role: str) -> tuple[str, ...]:
+        """Return the columns of the parts of a role's names; none if the names have one part."""
+        positions = of_parts(self.columns, role)
+        if len(positions) < 2:
+            return ()
+        return tuple(self.file.names[k] for k in positions)
+
+    @property
+    def named_columns(self) -> dict[str, str]:
+        """Columns by role (`NAMED`) if the table names them; without names of several parts."""
+        if self.is_wide or self.file.format == "matrix" or not self.file.header:
+            return {}
+        found = self.labels
+        if self.file.format != "arrays":
+            found = {role: self.file.names[k] for role, k in self.columns.items()}
+        return {
+            role: name for role, name in found.items() if role in NAMED and not self.parts(role)
+        }
+
+    def describe(self, timed: bool) -> str:
+        """Describe the roles of the columns, so that users can check them."""
+        if self.about:
+            return self.about
+        if self.is_wide:
+            return describe_wide(self.file, self.columns)
+        if self.file.format == "matrix":
+            return "user row, item column"
+        texts = []
+        for role in dict.fromkeys(map(main_role, self.columns)):
+            if timed or role != "timestamp":
+                names = [self.file.names[k] for k in of_parts(self.columns, role)]
+                texts.append(f"{role} {' + '.join(names)}")
+        text = ", ".join(texts)
+        if not self.has_ratings:
+            text += ", no rating column: treated as clicks"
+        return text
+
+
+# ------------------------------------------------------------------------------------------ columns
+
+
+def open_ratings(
+    db: Session,
+    path: Path,
+    *,
+    columns: Columns,
+    timed: bool,
+    missing: Sequence[str] | None = None,
+    test: bool = False,
+    choice: Choice = ANY_CHOICE,
+) -> RatingsTable:
+    """Return the table in a file, and the positions of its columns by role.
+
+    Raises InputError if the file is empty, is not a table, or lacks a required column.
+
+    Parameters
+    ----------
+    columns : dict of str to str
+        Columns that the user names, from `parse_columns`.
+    timed : bool
+        Whether a column of times is required.
+    missing : sequence of str, optional
+        Codes for "not rated" in a matrix; if they are given, the file is a matrix.
+    choice : Choice
+        What the user chooses in files that can be read in several ways.
+    """
+    choice = choice._replace(columns=columns)
+    if missing is not None:
+        wide = inspect_wide(db, path, columns, missing, choice=choice)
+        if wide is not None:
+            file, positions = wide
+            about = file.about
+            if about and file.axes is None:
+                about = f"{describe_wide(file, positions)}; {about}"
+            return RatingsTable(file, positions, test, about=about)
+    file = open_long(db, path, columns, choice)
+    if file.axes is not None and not timed:
+        return RatingsTable(file, ENTRIES, test, about=file.about)
+    if file.format == "matrix" and (columns or timed):
+        needless = []
+        if columns:
+            needless.append(named("columns"))
+        if timed:
+            needless += [named("timestamps"), f"{named('split')} temporal"]
+        raise InputError(f"{path} is a matrix: leave out {joined(needless)}")
+    names = file.names if file.header else None
+    heading = Heading(file.path, names, file.width, file.sample)
+    positions = assign_columns(heading, columns, timed=timed)
+    return RatingsTable(file, positions, test)
+
+
+def measures_of(db: Session) -> list[str]:
+    """Return the columns of ``raw`` that say more of a rating: its weight, and its bounds."""
+    columns = {name for name, *_ in db.execute("DESCRIBE raw").fetchall()}
+    return [name for name in ("weight", "lower", "upper") if name in columns]
+
+
+def find_groups(table: RatingsTable, columns: Sequence[str]) -> RatingsTable:
+    """Return a table with the positions of the columns of groups that are held out together.
+
+    Raises InputError if it is a matrix, or lacks a column.
+    """
+    file = table.file
+    if table.is_wide or file.format == "matrix":
+        raise InputError(
+            f"{file.path} is a matrix, without columns for {named('hold_out_by')}: leave it out"
+        )
+    names = file.names if file.header else None
+    heading = Heading(file.path, names, file.width)
+    groups = [find_named(heading, named("hold_out_by"), column) for column in columns]
+    return table._replace(groups=tuple(groups))
+
+
+def refuse_differences(tables: Sequence[RatingsTable]) -> None:
+    """Raise InputError if some tables have ratings, and others only pairs of users and items.
+
+    Pairs beside ratings would become ratings of 1.
+    """
+    for table in tables[1:]:
+        if table.measures != tables[0].measures:
+            raise InputError(
+                f"{table.file.path} has other columns than {tables[0].file.path}, of those of"
+                f" {joined(MEASURES)}: prepare ratings with the same columns"
+            )
+    with_ratings = [table for table in tables if table.has_ratings]
+    pairs = [table for table in tables if not table.has_ratings]
+    if not with_ratings or not pairs:
+        return
+    path = pairs[0].file.path
+    message = f"{path} has no column of ratings, unlike {with_ratings[0].file.path}"
+    if pairs[0].test:
+        raise InputError(
+            f"{message}: test ratings are needed; to predict the pairs of {path.name}, leave it out"
+            " here, and give it to `predict`"
+        )
+    raise InputError(
+        f"{message}: prepare ratings and clicks apart; or name the column of ratings, or leave it"
+        f" out of all files ({named('columns')} rating={NO_COLUMN})"
+    )
+
+
+def open_long(db: Session, path: Path, columns: Columns, choice: Choice = ANY_CHOICE) -> TableFile:
+    """Open a file with a row for each rating; a first line that recurs below is no header."""
+    file = open_table(db, path, lambda fields: not any(map(is_number, fields)), choice=choice)
+    names_columns = bool(set(expand_parts(columns, file.names).values()) & set(file.names))
+    if file.header and not names_columns and names_recur(file.names, file.sample):
+        return open_table(db, path, lambda fields: False)
+    return file
+
+
+# --------------------------------------------------------------------------------------------- rows
+
+
+class LoadedTable(NamedTuple):
+    """What is known of a table that was read.
+
+    Attributes
+    ----------
+    number : int
+        Number of ratings.
+    low, high : float
+        Range of the ratings.
+    left_out : int
+        Number of ratings that are not in ``raw``, because they are not known.
+    unit : str
+        A note on the unit of times, if it is not seconds.
+    unread : UnreadTimes, optional
+        Times that cannot be read.
+    dates : str
+        The order of day, month and year in dates, if it was found by their values.
+    """
+
+    number: int
+    low: float
+    high: float
+    left_out: int = 0
+    unit: str = ""
+    unread: UnreadTimes | None = None
+    dates: str = ""
+
+
+def create_raw(db: Session, tables: Sequence[RatingsTable]) -> None:
+    """Create the tables ``raw`` and ``unrated`` for the ratings of some tables.
+
+    Names are integers in it if the columns of all tables have integers by their type, else text.
+    """
+    types = {}
+    for role in NAMED_ROLES:
+        types[role] = "TEXT"
+        if all(table.has_integers(role) for table in tables):
+            types[role] = "BIGINT"
+    declare_raw(db, types, grouped=bool(tables[0].groups))
+    db.execute("CREATE TABLE unrated (entity TEXT, id TEXT)")
+
+
+def declare_raw(db: Session, types: Mapping[str, str], *, grouped: bool) -> None:
+    """Create the table ``raw``; `types` are the SQL types of the names of users and of items."""
+    columns = {f"{role}_id": types[role] for role in NAMED_ROLES}
+    columns |= {"rating": "DOUBLE", "time": "DOUBLE", "test": "BOOLEAN"}
+    if grouped:
+        columns["group_id"] = "TEXT"
+    declared = ", ".join(f"{name} {sql_type}" for name, sql_type in columns.items())
+    db.execute(f"CREATE TABLE raw ({declared})")
+
+
+def load(
+    db: Session,
+    table: RatingsTable,
+    *,
+    timed: bool,
+    missing: Sequence[str] = (),
+    report: Callable[[str], None] = lambda stage: None,
+) -> LoadedTable:
+    """Append the ratings of a table to ``raw``, in its order; times are in seconds, or NULL.
+
+    Rows and columns of a matrix without ratings are in the table ``unrated`` (entity, id). Rows
+    that have one of the words in `missing` in place of a user, an item, a rating or, if `timed`, a
+    time have NULL for ``test`` (`dsgmcmc.prepare.doubts.leave_out` deletes them). Raises InputError
+    if the file cannot be read, has no ratings, or has other rows with missing, non-numeric,
+    infinite or NaN values. The error gives the number of bad rows and the first five.
+    """
+    for entity, names in table.unrated.items():
+        insert_unrated(db, entity, names)
+    first = scalar(db, "SELECT count(*) FROM raw")
+    dates = DateReading()
+    left_out = table.left_out
+    if table.is_wide:
+        left_out = load_wide(
+            db, table.file, table.columns, test=table.test, missing=missing, report=report
+        )
+    else:
+        _load_ratings(db, table, missing_words(missing), timed=timed)
+        dates = _load_dates(db, table, first)
+        unread = dates.unread
+        if unread is not None and unread.orders and timed:
+            raise InputError(f"{table.file.path}: {unread}")
+        _refuse_bad_rows(db, table, timed=timed, first=first)
+    number, low, high = db.execute(
+        "SELECT count(*) FILTER (test IS NOT NULL), min(rating), max(rating) FROM raw"
+        f" WHERE rowid >= {first}"
+    ).fetchall()[0]
+    if not number:
+        raise InputError(f"{table.file.path} has no ratings")
+    for role in NAMED_ROLES:
+        if not table.has_integers(role):
+            trim_names(db, "raw", f"{role}_id", first, n_parts=len(table.parts(role)) or 1)
+    unit = _scale_times(db, table.file, first)
+    return LoadedTable(
+        number=number,
+        low=low,
+        high=high,
+        left_out=left_out,
+        unit=unit,
+        unread=dates.unread,
+        dates=dates.order,
+    )
+
+
+def _load_ratings(db: Session, table: RatingsTable, words: Sequence[str], *, timed: bool) -> None:
+    """Append the ratings of a table with a row for each rating; some may be bounds."""
+    if table.has_bounds:
+        if "relation" in table.columns:
+            refuse_relations(db, table.file, table.columns["relation"])
+        _load_long(db, table, words, timed=timed, bounded=True)
+        return
+    k = table.columns.get("rating")
+    if k is not None and any(is_bound(row[k]) for row in table.file.sample if len(row) > k):
+        _load_long(db, table, words, timed=timed, bounded=True)
+        return
+    first = scalar(db, "SELECT count(*) FROM raw")
+    fault = None
+    try:
+        _load_long(db, table, words, timed=timed)
+    except InputError as error:  # a bound is no number
+        fault = error
+    is_read = fault is None and not scalar(
+        db,
+        f"SELECT count(*) FROM raw WHERE rowid >= {first} AND test IS NOT NULL AND rating IS NULL",
+    )
+    if is_read:
+        return
+    if k is None or not has_bounds(db, table.file, k):
+        if fault is not None:
+            raise fault
+        return
+    db.execute(f"CREATE OR REPLACE TABLE raw AS FROM raw WHERE rowid < {first}")
+    _load_long(db, table, words, timed=timed, bounded=True)
+
+
+def _load_long(
+    db: Session, table: RatingsTable, words: Sequence[str], *, timed: bool, bounded: bool = False
+) -> None:
+    """Append the ratings of a table with a row for each rating; they may be `bounded`."""
+    file = table.file
+    k = table.columns.get("rating")
+    has_truth = k is not None and not bounded and _has_truth(db, file, k)
+    number = None
+    if file.format == "text" and not words and not has_truth and not bounded:
+        number = k
+    values = {
+        "user_id": _name_sql(table, "user"),
+        "item_id": _name_sql(table, "item"),
+        "rating": _rating_sql(table, has_truth=has_truth, from_number=number is not None),
+        "time": _time_sql(table),
+        "test": str(table.test),
+    }
+    if table.groups:
+        values["group_id"] = join_sql([f"coalesce({file.name(k)}, '')" for k in table.groups])
+    if "weight" in table.columns:
+        values["weight"] = as_number(f"c{table.columns['weight']}::VARCHAR")
+    source = "{table}"
+    if bounded:
+        sql = BoundSql(*(table.text(role) for role in ("rating", "lower", "upper", "relation")))
+        values |= {"rating": sql.rating, "lower": sql.lower, "upper": sql.upper}
+        source = sql.source(source)
+    add_numbers(db, [name for name in ("weight", "lower", "upper") if name in values])
+    if words:
+        roles = [role for role in table.columns if role not in OF_BOUNDS]
+        if not timed:
+            roles = [role for role in roles if role != "timestamp"]
+        unknown = " OR ".join(is_word(f"c{table.columns[role]}::VARCHAR", words) for role in roles)
+        values = {role: f"CASE WHEN NOT ({unknown}) THEN {sql} END" for role, sql in values.items()}
+    selected = ", ".join(values.values())
+    columns = ", ".join(values)
+    file.create(db, f"INSERT INTO raw ({columns}) SELECT {selected} FROM {source}", number)
+
+
+def _name_sql(table: RatingsTable, role: str) -> str:
+    """Return SQL of the names of a role: as integers if their type says so, else as text."""
+    positions = of_parts(table.columns, role)
+    if table.has_integers(role):
+        return f"c{positions[0]}"
+    return join_sql([table.file.name(k) for k in positions])
+
+
+def _has_truth(db: Session, file: TableFile, k: int) -> bool:
+    """Whether a column of ratings has true and false, in words, and nothing else."""
+    texts = [row[k] for row in file.sample if len(row) > k]
+    if file.format == "json" or (file.format == "parquet" and file.types[k] == "VARCHAR"):
+        file.create(
+            db,
+            f"CREATE OR REPLACE TABLE sample AS SELECT c{k}::VARCHAR AS text FROM {{table}}"
+            f" LIMIT {_SAMPLE}",
+        )
+        texts = [text or "" for text in first_column(db, "SELECT text FROM sample")]
+        db.execute("DROP TABLE sample")
+    words = {text.strip().lower() for text in texts} - set(EMPTY)
+    return bool(words) and words <= TRUTH.keys()
+
+
+def _rating_sql(table: RatingsTable, *, has_truth: bool, from_number: bool) -> str:
+    """Return SQL of the ratings in a table, or NULL for text that is no number.
+
+    They are words if `has_truth`; text is read as numbers if `from_number`.
+    """
+    if "rating" not in table.columns:
+        return "1"
+    k = table.columns["rating"]
+    text = f"c{k}::VARCHAR"
+    if has_truth:
+        return truth_sql(text)
+    if table.file.format == "json":
+        return (
+            f"CASE lower({text}) WHEN 'true' THEN 1 WHEN 'false' THEN 0 ELSE {as_number(text)} END"
+        )
+    is_text = table.file.format == "text" or "VARCHAR" in table.file.types[k : k + 1]
+    if is_text and not from_number:
+        return as_number(text)
+    return f"try_cast(c{k} AS DOUBLE)"
+
+
+def _time_sql(table: RatingsTable) -> str:
+    """Return SQL of the times in a table, in the unit of the table or in seconds, or NULL."""
+    if "timestamp" not in table.columns:
+        return "NULL"
+    return time_sql(f"c{table.columns['timestamp']}::VARCHAR")
+
+
+def _load_dates(db: Session, table: RatingsTable, first: int) -> DateReading:
+    """Read the times of a table that are not yet read."""
+    column = table.columns.get("timestamp")
+    if column is None or not doubtful(db, first):
+        return DateReading()
+    return read_dates(db, table.file, column, first)
+
+
+class _NameFaults(NamedTuple):
+    """SQL conditions under which names of a role in ``raw`` are invalid."""
+
+    missing: str
+    rounded: str
+    has_nul: str
+
+    @classmethod
+    def of_role(cls, table: RatingsTable, role: str) -> _NameFaults:
+        """Return the conditions for a role of a table."""
+        name = f"{role}_id"
+        if table.has_integers(role):
+            return cls(missing=f"{name} IS NULL", rounded="false", has_nul="false")
+        n_parts = len(of_parts(table.columns, role)) or 1
+        parts = [part_sql(name, k, n_parts) for k in range(n_parts)]
+        # to trim all names would take longer
+        blank = " OR ".join(f"({part} < '!' AND trim({part}) = '')" for part in parts)
+        rounded = " OR ".join(map(is_rounded, parts))
+        has_nul = f"contains({name}, chr(0))"
+        if n_parts > 1:  # to take all names apart would take longer, too
+            may_be_blank = (
+                f"contains({name}, ' ') OR contains({name}, {BETWEEN} || {BETWEEN})"
+                f" OR starts_with({name}, {BETWEEN}) OR ends_with({name}, {BETWEEN})"
+            )
+            blank = f"(({may_be_blank}) AND ({blank}))"
+            rounded = f"((contains({name}, '+') OR contains({name}, '.')) AND ({rounded}))"
+            has_nul = f"len(string_split({name}, {BETWEEN})) > {n_parts}"
+        return cls(missing=f"{name} IS NULL OR {blank}", rounded=rounded, has_nul=has_nul)
+
+
+def _refuse_bad_rows(db: Session, table: RatingsTable, *, timed: bool, first: int) -> None:
+    """Raise InputError if a file has invalid values; its rows in ``raw`` begin at row `first`."""
+    file = table.file
+    of_users = _NameFaults.of_role(table, "user")
+    of_items = _NameFaults.of_role(table, "item")
+    faults = {
+        "the user is missing": of_users.missing,
+        "the item is missing": of_items.missing,
+        "the rating is missing or not a number": "rating IS NULL",
+        "the rating is not finite": "NOT isfinite(rating)",
+        "a name is a float that may be rounded: write integers": (
+            f"{of_users.rounded} OR {of_items.rounded}"
+        ),
+        # a stored name would end at its first NUL byte
+        "a name contains a NUL byte": f"{of_users.has_nul} OR {of_items.has_nul}",
+    }
+    if "lower" in measures_of(db):
+        faults = FAULTS | faults
+    if "weight" in table.measures:
+        stored = "coalesce(try_cast(weight AS FLOAT), 0)"
+        faults["the weight is missing or not a number above 0 in float32"] = (
+            f"NOT isfinite({stored}) OR {stored} <= 0"
+        )
+    if timed:
+        faults["the timestamp is missing or not a time"] = "time IS NULL OR NOT isfinite(time)"
+    cases = " ".join(f"WHEN {condition} THEN '{fault}'" for fault, condition in faults.items())
+    rows = db.execute(
+        f"SELECT rowid - {first}, CASE {cases} END AS fault, user_id, item_id, rating, count(*)"
+        f" OVER () FROM raw WHERE rowid >= {first} AND test IS NOT NULL AND fault IS NOT NULL"
+        f" ORDER BY rowid LIMIT {SHOWN}"
+    ).fetchall()
+    if not rows:
+        return
+    number = rows[0][-1]
+    subject = "1 row has" if number == 1 else f"{number} rows have"
+    message = (
+        f"{file.path}: {subject} missing, non-numeric, rounded, infinite or NaN values; correct or"
+        " remove them"
+    )
+    if any("missing" in fault for _, fault, *_ in rows):
+        message += (
+            ", or leave out lines that have WORD in place of a name or a rating by"
+            f" {named('missing')} WORD ('' for an empty field)"
+        )
+    for row, fault, user, item, rating, _ in rows:
+        message += (
+            f"\n  {file.where(row)}: {fault} (user {split_name(user)}, item {split_name(item)},"
+            f" rating {rating})"
+        )
+    raise InputError(message)
+
+
+def _scale_times(db: Session, file: TableFile, first: int) -> str:
+    """Convert a file's times to seconds if their size shows a smaller unit.
+
+    Returns a note that says so, or an empty text. The median decides, so that a few strange times
+    do not.
+    """
+    step = 1 + (scalar(db, "SELECT count(*) FROM raw") - first) // _TYPICAL
+    median = scalar(
+        db,
+        "SELECT approx_quantile(abs(time), 0.5) FROM raw WHERE"
+        f" rowid >= {first} AND rowid % {step} = 0 AND isfinite(time) AND time != 0",
+    )
+    unit = unit_of_times(median or 0.0)
+    if unit.size == 1:
+        return ""
+    db.execute(f"UPDATE raw SET time = time / {unit.size} WHERE rowid >= {first}")
+    return f"the times of {file.path.name} are taken for {unit.name}, by their size"
+
+
+def find_constant(tables: Sequence[RatingsTable], loaded: Sequence[LoadedTable]) -> list[str]:
+    """Say which tables have equal ratings, unlike the others: these may stand for missing ones."""
+    low = min(part.low for part in loaded)
+    high = max(part.high for part in loaded)
+    return [
+        f"all {part.number:,} ratings of {table.file.path} are {part.low:g}, unlike those of the"
+        " other files: do they stand for ratings that are not known?"
+        for table, part in zip(tables, loaded, strict=True)
+        if part.low == part.high and low < high and part.number >= _FEW
+    ]
+
+
+def describe_order(tables: Sequence[RatingsTable]) -> str:
+    """Return the column of times, which orders ratings, or "line" without one."""
+    for table in tables:
+        if "timestamp" in table.columns:
+            return f"column {table.file.names[table.columns['timestamp']]}"
+    return "line"
+
+
+def have_times(tables: Sequence[RatingsTable]) -> bool:
+    """Whether any table has a column of times."""
+    return any("timestamp" in table.columns for table in tables)
+
+
+def describe_untimed(
+    db: Session, tables: Sequence[RatingsTable], loaded: Sequence[LoadedTable]
+) -> str:
+    """Say which times are missing in ``raw``, or cannot be read; empty if every rating has one."""
+    unread = [
+        f"{table.file.path}: {part.unread}"
+        for table, part in zip(tables, loaded, strict=True)
+        if part.unread is not None
+    ]
+    if unread:
+        return unread[0]
+    n_untimed, n = db.execute(
+        "SELECT count(*) FILTER (time IS NULL OR NOT isfinite(time)), count(*) FROM raw"
+    ).fetchall()[0]
+    if not n_untimed:
+        return ""
+    return f"{n_untimed:,} of {n:,} ratings have no time"
+
+
+def find_untimed(tables: Sequence[RatingsTable], loaded: Sequence[LoadedTable]) -> list[str]:
+    """Say which tables have no times, unlike the others, or times that cannot be read."""
+    oldest = "of ratings with the same user and item, those without a time count as the oldest"
+    notes = [
+        f"{table.file.path}: {part.unread}; {oldest}, in the order of their lines"
+        for table, part in zip(tables, loaded, strict=True)
+        if part.unread is not None
+    ]
+    untimed = [str(table.file.path) for table in tables if "timestamp" not in table.columns]
+    if 0 < len(untimed) < len(tables):
+        notes.append(f"{', '.join(untimed)} has no times, unlike the other files: {oldest}")
+    return notes

@@ -1,0 +1,80 @@
+"""Objects of the sciences in memory: AnnData, and datasets of xarray.
+
+They are known by their attributes, so that their libraries need not be loaded.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dsgmcmc.errors import InputError
+from dsgmcmc.input.sources.labelled import Choice, LabelledMatrix, as_texts, known_cells, select
+from dsgmcmc.parallel.machine import memory_for_data
+from dsgmcmc.tables.frames import is_data_array
+from dsgmcmc.types import Array, Float64
+
+
+def is_annotated(X: Any) -> bool:
+    """Whether this is an AnnData object."""
+    return all(hasattr(X, name) for name in ("obs_names", "var_names", "layers"))
+
+
+def is_dataset(X: Any) -> bool:
+    """Whether this is a Dataset of xarray."""
+    return hasattr(X, "data_vars") and hasattr(X, "dims")
+
+
+def is_labelled(X: Any) -> bool:
+    """Whether this is a matrix whose rows and columns have names, other than a data frame."""
+    return is_data_array(X) or is_annotated(X) or is_dataset(X)
+
+
+def refuse_modalities(X: Any) -> None:
+    """Raise InputError for a MuData object, which has several matrices of its own."""
+    if hasattr(X, "mod") and hasattr(X, "obsmap"):
+        raise InputError(f"X has the modalities {', '.join(X.mod)}: give one of them, X['NAME']")
+
+
+def data_array_of(X: Any, choice: Choice) -> Any:
+    """Return the variable of a Dataset that is read; other objects are returned unchanged."""
+    if not is_dataset(X):
+        return X
+    variables = {str(name): variable for name, variable in X.data_vars.items()}
+    candidates = [name for name, variable in variables.items() if len(variable.dims) == 2]
+    return variables[select("X", candidates, choice)]
+
+
+def annotated_matrix(X: Any, choice: Choice) -> LabelledMatrix:
+    """Return X or a layer of an AnnData object: users are observations, items are variables.
+
+    Raises InputError if there are several, and none is chosen.
+    """
+    layers = [str(name) for name in X.layers if name is not None]  # AnnData 0.13 lists X as None
+    candidates = layers
+    if X.X is not None:
+        candidates = ["X", *layers]
+    name = select("the AnnData object", candidates, choice)
+    if name in layers:
+        values = X.layers[name]
+    else:
+        values = X.X
+    if not hasattr(values, "tocoo"):
+        values = np.asarray(values)
+    about = f"users are observations (obs), items are variables (var), ratings are {name}"
+    return LabelledMatrix(as_texts(X.obs_names), as_texts(X.var_names), values, about)
+
+
+def cells_of(X: Any, choice: Choice) -> tuple[LabelledMatrix, tuple[Array, Array, Array]]:
+    """Return the matrix of an AnnData object, and row, column and value of its known cells."""
+    matrix = annotated_matrix(X, choice)
+    return matrix, known_cells("the AnnData object", matrix, choice, memory_for_data())
+
+
+def filled_of(X: Any, choice: Choice) -> tuple[LabelledMatrix, Float64]:
+    """Return the matrix of an AnnData object, and its cells with NaN where they are not known."""
+    matrix, (row, col, cells) = cells_of(X, choice)
+    values = np.full(matrix.values.shape, np.nan)
+    values[row, col] = cells
+    return matrix, values

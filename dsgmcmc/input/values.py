@@ -1,0 +1,86 @@
+"""Words in tables of ratings: for what is not known, and for true and false."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dsgmcmc.errors import InputError
+from dsgmcmc.input.sources.tables import is_number
+from dsgmcmc.tables.session import literal
+from dsgmcmc.types import Float32
+
+#: Words for ratings of 1 and 0, in lower case.
+TRUTH = dict.fromkeys(("true", "t", "yes", "y"), 1.0) | dict.fromkeys(
+    ("false", "f", "no", "n"), 0.0
+)
+
+
+def parse_missing(missing: Any) -> list[str]:
+    """Return the values that mean "not rated" as texts.
+
+    `missing` is text with commas, a number, a sequence, or None. An empty text stands for an empty
+    field.
+    """
+    if missing is None:
+        return []
+    values = missing.split(",") if isinstance(missing, str) else np.atleast_1d(missing).tolist()
+    return [str(value).strip() for value in values]
+
+
+def missing_words(missing: Iterable[str]) -> list[str]:
+    """Return those of the values that are no numbers, in lower case."""
+    return [text.lower() for text in missing if not is_number(text)]
+
+
+class Missing(NamedTuple):
+    """Values that mean "not rated".
+
+    Attributes
+    ----------
+    codes : (n,) float32
+        Those that are numbers.
+    words : list of str
+        The others, in lower case.
+    """
+
+    codes: Float32
+    words: list[str]
+
+    @classmethod
+    def parse(cls, missing: Any) -> Missing:
+        """Read the values in any form of `parse_missing`."""
+        texts = parse_missing(missing)
+        codes = np.array([float(text) for text in texts if is_number(text)], np.float32)
+        return cls(codes, missing_words(texts))
+
+
+def is_word(text: str, words: Iterable[str]) -> str:
+    """Return SQL that is true if a text is one of some words, in any case; NULL is an empty one."""
+    listed = ", ".join(literal(word) for word in words)
+    return f"coalesce(lower(trim({text})), '') IN ({listed})"
+
+
+def truth_sql(text: str) -> str:
+    """Return SQL of 1 or 0 for a text that means true or false, or NULL."""
+    cases = " ".join(f"WHEN {literal(word)} THEN {number:g}" for word, number in TRUTH.items())
+    return f"CASE lower(trim({text})) {cases} END"
+
+
+class MissingValuesError(InputError):
+    """Names or numbers are missing."""
+
+
+@contextmanager
+def advising_missing(errors: type[InputError]) -> Iterator[None]:
+    """Context in which such errors say how to leave out rows without a name or a rating."""
+    try:
+        yield
+    except errors as error:
+        raise InputError(
+            f"{error}; missing=[''] leaves out rows without a value, missing=['NULL'] those with"
+            " this word"
+        ) from error

@@ -1,0 +1,401 @@
+"""Reads matrices that are tables, with a row a user and a column an item; filled cells are ratings.
+
+Rows are read a few at a time, so that memory depends neither on their number nor on their width.
+DuckDB's UNPIVOT would need a scan of the whole file for every few hundred columns to keep within
+its memory.
+"""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain, islice
+from pathlib import Path
+
+import numpy as np
+
+from dsgmcmc.errors import InputError
+from dsgmcmc.input.bounds import BEGINNINGS, cell_bound, stand_in
+from dsgmcmc.input.detect import open_table
+from dsgmcmc.input.roles import Heading, locate
+from dsgmcmc.input.sources.labelled import Choice
+from dsgmcmc.input.sources.tables import SHOWN, TableFile, add_numbers, is_number
+from dsgmcmc.input.values import TRUTH, missing_words
+from dsgmcmc.settings import named
+from dsgmcmc.tables.session import Session, memory_of
+from dsgmcmc.tables.usual import EMPTY, Columns, find_column
+from dsgmcmc.types import Array, Float64
+
+Reporter = Callable[[str], None]
+#: Columns of the entries of a matrix, by role.
+ENTRIES = {"user": 0, "item": 1, "rating": 2}
+#: Columns in which R and pandas write the names of rows.
+_NAMELESS = ("", "Unnamed: 0", "__index_level_0__")
+_SAMPLE = 100  # rows from which the first column is judged
+_FEW = 5  # rows or names whose order says little
+_MANY = 8  # rows that do not ascend by chance
+_MORE = 20  # rows that do not have whole numbers by chance
+_OTHER_SCALE = 5.0  # ratio of a column's size to those of all others
+_CELLS = 250_000  # that are in memory at a time
+_REMEMBERED = 100_000  # contents of cells whose numbers are remembered
+
+
+class _Numbers(dict[str | None, float]):
+    """The number in a cell, by its text: NaN if it is not rated, infinity if it has no number.
+
+    A cell that is known only by bounds has a number between them; `has_bounds` says whether one was
+    found.
+    """
+
+    has_bounds = False
+
+    def __init__(self, missing: Sequence[str]) -> None:
+        self._empty = {None, *EMPTY, *map(str.lower, missing)}
+        self._codes = {float(code) for code in missing if is_number(code)}
+
+    def __missing__(self, text: str | None) -> float:
+        number = self._read(text)
+        if len(self) < _REMEMBERED:  # texts recur in most files
+            self[text] = number
+        return number
+
+    def _read(self, text: str | None) -> float:
+        word = (text or "").strip().lower()
+        if text is None or word in self._empty:
+            return np.nan
+        if not is_number(text):
+            bounds = cell_bound(text)
+            if bounds is not None:
+                self.has_bounds = True
+                return float(stand_in(np.array(bounds[0]), np.array(bounds[1])))
+            return TRUTH.get(word, np.inf)
+        number = float(text)
+        return np.nan if number in self._codes else number
+
+    def bounds(self, rows: Sequence[Sequence[str | None]], width: int) -> Float64:
+        """Return the bounds of cells in rows of a table, (2, n, width); NaN for exact numbers."""
+        bounds = np.full((2, len(rows) * width), np.nan)
+        for k, text in enumerate(chain.from_iterable(rows)):
+            if text is None or text.lstrip()[:1] not in BEGINNINGS:
+                continue
+            found = cell_bound(text)
+            if found is not None:
+                bounds[:, k] = found
+        return bounds.reshape(2, len(rows), width)
+
+    def table(self, rows: Sequence[Sequence[str | None]], width: int) -> Float64:
+        """Return the numbers in rows of a table as an array (n, width)."""
+        numbers = map(self.__getitem__, chain.from_iterable(rows))
+        return np.fromiter(numbers, np.float64, len(rows) * width).reshape(len(rows), width)
+
+
+def inspect_wide(
+    db: Session, path: Path, columns: Columns, missing: Sequence[str], *, choice: Choice
+) -> tuple[TableFile, dict[str, int]] | None:
+    """Return the table in a file, and the positions of its columns that are no items, by role.
+
+    The role "user" has names of rows, and "count" the number of ratings of each row. The array in
+    an .npz file of NumPy is a table of "user", "item" and "rating"; files that DuckDB or SciPy read
+    as a matrix give None. Names of rows are in the column that `columns` has for "user"; or else in
+    a column without a name, or with a usual name; or else in the first column, unless it has
+    numbers. Raises InputError if the file is no table, or the first column may have names or
+    ratings.
+    """
+    table = open_table(db, path, lambda fields: _is_header(fields, missing), choice=choice)
+    if table.axes is not None:
+        return table, ENTRIES
+    if table.format == "matrix":
+        dense = _read_dense(db, path)
+        if dense is None:
+            return None
+        return dense, ENTRIES
+    if table.format == "lines" or table.delimiter == "::":
+        raise InputError(f"{path} has a line for each rating: leave out {named('matrix')}")
+    if columns:
+        names = table.names if table.header else None
+        positions = locate(Heading(path, names, table.width), columns, ("user",))
+        if len(positions) > 1:
+            raise InputError(
+                f"{path}: a matrix has one column of names; names of several parts need a table"
+                " with a line for each rating"
+            )
+        return table, positions
+    position = _find_names(table)
+    if position is not None:
+        return table, {"user": position}
+    return table, _judge_first(db, table, missing)
+
+
+def _find_names(table: TableFile) -> int | None:
+    """Return the position of the column with names of rows, by its own name; None without one."""
+    if not table.header:
+        return None
+    searched = table.names if table.format == "parquet" else table.names[:1]
+    for k, name in enumerate(searched):
+        if name in _NAMELESS:
+            return k
+    return find_column(searched, "user")
+
+
+def _judge_first(db: Session, table: TableFile, missing: Sequence[str]) -> dict[str, int]:
+    """Return the role of the first column by its values; it has none if it is an item.
+
+    The first column of a Parquet file is the first one of text, if any has text.
+    """
+    first = next((k for k, column_type in enumerate(table.types) if column_type == "VARCHAR"), 0)
+    rows = list(islice(table.rows(db), _SAMPLE))
+    cells = np.roll(_Numbers(missing).table(rows, table.width), -first, axis=1)
+    if np.isinf(cells[:, 0]).any():
+        return {"user": first}
+    if counts_cells(cells):
+        return {"count": first}
+    name = table.names[first] if table.header else 1
+    refuse_names(cells, f"{table.path}: {table.names[first]}", f"{named('columns')} user={name}")
+    return {}
+
+
+def counts_cells(cells: Float64) -> bool:
+    """Whether the first column of a matrix has the number of filled cells of each row.
+
+    Equal numbers in all rows do not tell.
+    """
+    first = cells[:, 0]
+    return bool(np.ptp(first) and (first == np.isfinite(cells[:, 1:]).sum(axis=1)).all())
+
+
+def refuse_names(cells: Float64, what: str, advice: str) -> None:
+    """Raise InputError if the first column of a matrix may be names or coordinates of its rows.
+
+    `cells` are some rows of the matrix, with NaN for empty cells; `what` names the column, and
+    `advice` tells how to say that it has names.
+    """
+    reason = _differs(cells)
+    if reason:
+        raise InputError(
+            f"{what} {reason}: if it names the users, {advice}; if it has ratings, put another"
+            " column first; otherwise leave it out"
+        )
+
+
+def _differs(cells: Float64) -> str:
+    """Say how the first column of a matrix differs from all others, as a coordinate does.
+
+    All its cells are filled; and they are different whole numbers, ascend or descend, are whole
+    numbers beside decimals, or have another scale. Returns an empty text if it does not differ.
+    """
+    first = cells[:, 0]
+    others = [column[np.isfinite(column)] for column in cells[:, 1:].T]
+    others = [column for column in others if len(column) >= _FEW]
+    if len(first) < _FEW or not others or not np.isfinite(first).all():
+        return ""
+    if _may_be_names(first) and not any(map(_may_be_names, cells[:, 1:].T)):
+        return "has a different whole number in every row, as no other column has"
+    if len(first) < _MANY:
+        return ""
+    if _is_monotone(first) and not any(map(_is_monotone, others)):
+        return "ascends or descends from row to row, as no other column does"
+    if len(first) >= _MORE and _is_whole(first) and not any(map(_is_whole, others)):
+        return "has whole numbers alone, as no other column has"
+    if len(others) >= _FEW and _has_other_scale(first, others):
+        return "has a quite different scale from all other columns"
+    return ""
+
+
+def _may_be_names(column: Float64) -> bool:
+    different = len(np.unique(column)) == len(column)
+    return bool(np.isfinite(column).all() and _is_whole(column) and different)
+
+
+def _is_whole(column: Float64) -> bool:
+    return not np.any(column % 1)
+
+
+def _is_monotone(column: Float64) -> bool:
+    steps = np.diff(column)
+    return bool((steps > 0).all() or (steps < 0).all())
+
+
+def _has_other_scale(first: Float64, others: Sequence[Float64]) -> bool:
+    """Whether the size of a column is farther from all others than these from one another.
+
+    Sizes are root mean squares, and their logarithms are compared.
+    """
+    sizes = [float(np.sqrt(np.mean(column**2))) for column in (first, *others)]
+    if min(sizes) == 0:
+        return False
+    own, *logs = np.log(sizes).tolist()
+    distance = max(own - max(logs), min(logs) - own)
+    return bool(distance > max(np.log(_OTHER_SCALE), max(logs) - min(logs)))
+
+
+def _is_header(fields: list[str], missing: Sequence[str]) -> bool:
+    """Whether the first line of a file has names of items.
+
+    They are texts, or numbers that ascend; decimals are ratings.
+    """
+    if find_column(fields[:1], "user") is not None:
+        return True
+    cells = _Numbers(missing).table([fields[1:]], len(fields) - 1)[0]
+    numbers = cells[np.isfinite(cells)]
+    if np.any(numbers % 1):
+        return False
+    if np.isinf(cells).any():
+        return True
+    if len(numbers) < max(2, len(cells)):
+        return False
+    steps = np.diff(numbers)
+    return bool((steps == 1).all() if len(steps) < _FEW else (steps > 0).all())
+
+
+def load_wide(
+    db: Session,
+    table: TableFile,
+    roles: Mapping[str, int],
+    *,
+    test: bool,
+    missing: Sequence[str],
+    report: Reporter,
+) -> int:
+    """Append the filled cells of a table to the table ``raw``; `roles` as from `inspect_wide`.
+
+    Names of rows and columns without any are appended to the table ``unrated``.
+
+    Rows without names have the numbers 1, 2, ..., and so have items without names. Cells of users
+    and items whose names are words in `missing` are left out; their number is returned. Raises
+    InputError if cells have text or infinity, or names are missing. The error gives their number,
+    and the first five with line and column.
+    """
+    others = [k for k in range(table.width) if k not in roles.values()]
+    items = np.array(_item_names(table, others), object)
+    items_without_name = _nameless(items)
+    # numbers that mean "not rated" are counted when they are deleted
+    words = missing_words(missing)
+    numbers = _Numbers(words)
+    left_out_items = _are_words(items, words)
+    rows = table.rows(db)
+    n_read = 0
+    n_bad = 0
+    n_left_out = 0
+    shown = ""
+    is_rated = np.zeros(len(items), bool)
+    while piece := list(islice(rows, max(1, _CELLS // table.width))):
+        cells = numbers.table(piece, table.width)[:, others]
+        users = np.array(_user_names(piece, roles, n_read), object)
+        left_out = ~np.isnan(cells) & (_are_words(users, words)[:, None] | left_out_items)
+        n_left_out += int(left_out.sum())
+        cells[left_out] = np.nan
+        filled = ~np.isnan(cells)
+        bad = np.isinf(cells) | (filled & (_nameless(users)[:, None] | items_without_name))
+        for k, j in np.argwhere(bad)[: max(0, SHOWN - n_bad)].tolist():
+            where = table.where(n_read + k)
+            shown += f"\n  {where}, item {items[j]}: {piece[k][others[j]]!r} (user {users[k]})"
+        n_bad += int(bad.sum())
+        is_rated |= filled.any(axis=0)
+        silent = ~(filled.any(axis=1) | _nameless(users) | _are_words(users, words))
+        insert_unrated(db, "user", users[silent].tolist())
+        row, col = np.nonzero(filled)
+        bounds = None
+        if numbers.has_bounds:
+            bounds = numbers.bounds(piece, table.width)[:, :, others][:, row, col]
+        _insert_cells(
+            db, {"u": users[row], "i": items[col], "x": cells[row, col]}, bounds, test=test
+        )
+        n_read += len(piece)
+        report(f"reading {table.path.name}: {n_read:,} rows")
+    if n_bad:
+        raise InputError(
+            f"{table.path}: {n_bad:,} cell(s) have no number, or no name of a user or an item;"
+            f" correct them, or give {named('missing')} VALUE,... if they mean not rated ('' for an"
+            f" empty name){shown}"
+        )
+    silent = ~(is_rated | items_without_name | left_out_items)
+    insert_unrated(db, "item", items[silent].tolist())
+    return n_left_out
+
+
+def _insert_cells(
+    db: Session, cells: Mapping[str, Array], bounds: Float64 | None, *, test: bool
+) -> None:
+    """Append cells to ``raw``: arrays u, i and x of users, items and ratings, and (2, q) bounds."""
+    columns = "user_id, item_id, rating, time, test"
+    values = f"u, i, x, NULL, {test}"
+    arrays = dict(cells)
+    if bounds is not None:
+        arrays |= {"l": bounds[0], "h": bounds[1]}
+        columns += ", lower, upper"
+        values += "".join(f", CASE WHEN isfinite({bound}) THEN {bound} END" for bound in "lh")
+        add_numbers(db, ("lower", "upper"))
+    db.register("arrays", arrays)
+    db.execute(f"INSERT INTO raw ({columns}) SELECT {values} FROM arrays")
+
+
+def insert_unrated(db: Session, entity: str, names: Sequence[str]) -> None:
+    """Append names of users or items without ratings to the table ``unrated``."""
+    if names:
+        db.register("silent", {"id": np.array(names, object)})
+        db.execute(f"INSERT INTO unrated SELECT '{entity}', trim(id) FROM silent")
+
+
+def _item_names(table: TableFile, columns: Sequence[int]) -> list[str]:
+    """Return the names of the columns that are items: 1, 2, ... without a header."""
+    if table.header:
+        return [table.names[k] for k in columns]
+    return [str(number) for number in range(1, len(columns) + 1)]
+
+
+def _user_names(
+    rows: Sequence[Sequence[str | None]], roles: Mapping[str, int], n_before: int
+) -> list[str | None]:
+    """Return the names of rows: their numbers from 1, `n_before` of them read, without a column."""
+    if "user" in roles:
+        return [row[roles["user"]] for row in rows]
+    return [str(n_before + k) for k in range(1, len(rows) + 1)]
+
+
+def _nameless(names: Iterable[str | None]) -> Array:
+    """Return a mask of names that are empty, or would end at a NUL byte."""
+    return np.array([not name or not name.strip() or "\0" in name for name in names], bool)
+
+
+def _are_words(names: Iterable[str | None], words: Sequence[str]) -> Array:
+    """Return a mask of names that are words for what is not known; None is an empty one."""
+    return np.array([(name or "").strip().lower() in words for name in names], bool)
+
+
+def _read_dense(db: Session, path: Path) -> TableFile | None:
+    """Return the cells that are not NaN of the array (I, J) in an .npz file of NumPy, or None."""
+    if path.suffix.lower() != ".npz":
+        return None
+    try:
+        with np.load(path) as archive:
+            size = sum(info.file_size for info in archive.zip.infolist())
+            if len(archive.files) != 1 or 4 * size >= memory_of(db):
+                return None
+            array = archive[archive.files[0]]
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile):
+        return None
+    if array.ndim != 2 or array.dtype.kind not in "iufb":
+        return None
+    row, col = np.nonzero(~np.isnan(array))
+    values = array[row, col].astype(np.float64)
+    return TableFile.of_arrays(path, {"row": row, "col": col, "value": values})
+
+
+def describe_wide(table: TableFile, roles: Mapping[str, int]) -> str:
+    """Describe how a matrix in a file was read, so that users can check it."""
+    others = [name for k, name in enumerate(table.names) if k not in roles.values()]
+    users = "numbered"
+    if "user" in roles:
+        users = f"named by {table.names[roles['user']] or 'the first column'}"
+    text = describe_matrix(others, users, has_names=table.header)
+    if "count" in roles:
+        text += f"; {table.names[roles['count']]} counts the ratings of a row: left out"
+    return text
+
+
+def describe_matrix(items: Sequence[object], users: str, *, has_names: bool = True) -> str:
+    """Describe how a matrix was read; `users` says how users are named."""
+    named_items = "numbered"
+    if has_names and len(items) > 1:
+        named_items = f"named {items[0]}, {items[1]}, ..."
+    return f"a row a user ({users}), {len(items):,} columns the items ({named_items})"

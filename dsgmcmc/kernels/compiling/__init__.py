@@ -1,0 +1,1 @@
+"""Machine code from generated source: the compiler, its cache, and vector instructions."""

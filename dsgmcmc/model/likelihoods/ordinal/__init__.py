@@ -1,0 +1,1 @@
+"""Ratings of ordered levels: thresholds, levels of items, and moves for two levels."""

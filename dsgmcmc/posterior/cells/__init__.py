@@ -1,0 +1,1 @@
+"""Single ratings: their predictive distributions, and scores of predictions."""

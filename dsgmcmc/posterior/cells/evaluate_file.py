@@ -1,0 +1,93 @@
+"""Scores of predictions of the ratings in a file."""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dsgmcmc.errors import InputError
+from dsgmcmc.posterior.cells.evaluate import evaluate_ratings, refuse_clicks
+from dsgmcmc.posterior.cells.predict import Predictor
+from dsgmcmc.posterior.draws import ENTITIES
+from dsgmcmc.posterior.index import refuse_unknown_in
+from dsgmcmc.posterior.rows.columns import columns_of_file
+from dsgmcmc.posterior.rows.new_ratings import observed_of, with_clicks
+from dsgmcmc.posterior.run import Run
+from dsgmcmc.posterior.settings import EvaluateSettings, PredictOptions
+from dsgmcmc.types import Int32
+
+if TYPE_CHECKING:  # loads DuckDB
+    from dsgmcmc.input.arrays import RatingArrays
+    from dsgmcmc.tables.usual import Columns
+
+
+def read_rated_file(run: Run, path: Path, columns: Columns) -> RatingArrays:
+    """Read new ratings of a run from a file, in `columns` or those that its own ratings had.
+
+    It may also be a matrix with a row for each user, if its columns are named like items.
+    """
+    from dsgmcmc.input.file_ratings import read_ratings_file
+
+    integers = {entity: run.vocabulary(entity).integer_parts for entity in ENTITIES}
+    read = read_ratings_file(path, partial(_columns_of, run, columns), integers)
+    return with_clicks(run, read)
+
+
+def _columns_of(run: Run, columns: Columns, names: Set[str]) -> Columns | None:
+    """Return columns of a file by role; None for a matrix, most of whose columns are items."""
+    items = {str(name) for name in run.items.ids.tolist()}
+    if not columns and 2 * len(names & items) > len(names):
+        return None
+    return columns_of_file(run, columns, names)
+
+
+def evaluate_file(run: Run, path: Path, settings: EvaluateSettings) -> dict[str, Any]:
+    """Score the predictions of the ratings in a file.
+
+    Returns
+    -------
+    dict
+        As of `evaluate_ratings`, with ``unknown``, the number of ratings of an unknown user or
+        item, and ``trained``, the number of ratings whose pair was in training; None if the run's
+        ratings file is missing.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, names are unknown and refused, the run predicts clicks, or
+        the ratings file that settings name is not the run's.
+    """
+    from dsgmcmc.input.roles import parse_columns
+
+    refuse_clicks(run, "dsgmcmc evaluate RUN")
+    rated = read_rated_file(run, path, parse_columns(settings.columns))
+    predictor = Predictor(run, PredictOptions(clip=True))
+    names = {entity: rated.names(entity) for entity in ENTITIES}
+    rows = {entity: predictor.index_of(entity, names[entity]) for entity in ENTITIES}
+    if settings.unknown == "refuse":
+        unknown = {entity: names[entity][rows[entity] < 0].tolist() for entity in ENTITIES}
+        refuse_unknown_in(path, unknown)
+    scores = evaluate_ratings(
+        predictor, rows["user"], rows["item"], observed_of(run, rated.columns)
+    )
+    is_unknown = (rows["user"] < 0) | (rows["item"] < 0)
+    known = {entity: index[~is_unknown] for entity, index in rows.items()}
+    trained = _count_trained(run, settings.data, known["user"], known["item"])
+    return {**scores, "unknown": int(np.count_nonzero(is_unknown)), "trained": trained}
+
+
+def _count_trained(run: Run, data: Path | None, users: Int32, items: Int32) -> int | None:
+    """Return how many pairs were in training; None if the ratings file is missing, and not given.
+
+    Raises InputError as `Run.open_ratings` if `data` is given.
+    """
+    try:
+        return run.rated(data, users).count(users, items)
+    except InputError:
+        if data is not None:
+            raise
+        return None

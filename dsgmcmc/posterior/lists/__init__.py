@@ -1,0 +1,1 @@
+"""Rankings: which items are recommended to whom, by which rule."""

@@ -1,0 +1,507 @@
+r"""Rankings: recommended items by several rules.
+
+A rule gives every item a score for a user.
+
+- ``likely`` (default): items that the user will rate *and* like, e_ij P(r_ij >= bound): the
+  exposure e_ij of `dsgmcmc.posterior.exposure` times the probability that the rating r_ij is at
+  least the bound, by default `dsgmcmc.posterior.lists.liked.liked_from`. Models of clicks have e_ij
+  times the expected value. Logarithms are compared, so that tiny probabilities are no ties.
+- ``exposure``: e_ij
+
+The other rules use the predictor x = mu + a_i + b_j + W_i . H_j, without the noise of a rating; for
+ordinal ratings and counts, x is the expected rating:
+
+- ``mean``: E x
+- ``ucb``, ``lcb``: E x + z sd(x) and E x - z sd(x)
+- ``thompson``: x at one draw from the posterior, drawn again for every user [Thompson 1933]
+
+With a bound, ``mean`` and ``thompson`` rank by the probability of a rating of at least the bound.
+
+[Thompson 1933] W. R. Thompson. On the likelihood that one unknown probability exceeds another,
+Biometrika 25.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dsgmcmc.errors import InputError
+from dsgmcmc.kernels.candidates import find_candidates
+from dsgmcmc.model.predictive.base import TINY, Predictive
+from dsgmcmc.posterior.cells.predict import Predictor
+from dsgmcmc.posterior.exposure import Rated
+from dsgmcmc.posterior.index import unknown_names
+from dsgmcmc.posterior.lists.liked import liked_from
+from dsgmcmc.posterior.lists.screen import Bounds, Screen
+from dsgmcmc.posterior.rows.added import FoldIn
+from dsgmcmc.posterior.run import Run
+from dsgmcmc.posterior.settings import PredictOptions, RankingOptions
+from dsgmcmc.types import Array, Float32, Float64, Int32, Mask
+
+Columns = dict[str, Array]
+
+#: Rules that use the pattern of the ratings.
+PATTERN_RULES = ("likely", "exposure")
+#: Signs of the sd in the scores of the rules that use it.
+BOUNDS = {"ucb": 1.0, "lcb": -1.0}
+
+_BLOCK_SCORES = 1 << 22  # scores in a block of users
+_MARGIN = 1e-6  # by which logarithms of probabilities may be above 0
+_SHARE = 0.1  # share of the items that are scored one by one at most
+_MIN_SCORE = 1e-3  # lower limit of scores of clicks before they are multiplied by the exposure
+
+
+class Ranking(RankingOptions):
+    """Options for a ranking of items.
+
+    Scores are never clipped, because clipping would hide their order.
+
+    Attributes
+    ----------
+    among : (items,) bool or None
+        Mask of the run's items that may be recommended; default all.
+    """
+
+    among: Any = None
+
+    @property
+    def score_name(self) -> str:
+        """Short description of the score."""
+        if self.by in PATTERN_RULES:
+            return self.by
+        if self.at_least is not None:
+            return f"P(rating >= {self.at_least:g})"
+        if self.by == "ucb":
+            return f"mean + {self.z:g} sd"
+        if self.by == "lcb":
+            return f"mean - {self.z:g} sd"
+        if self.by == "thompson":
+            return "one draw"
+        if self.by == "sd":
+            return "sd"
+        return "mean"
+
+    @cached_property
+    def entropy(self) -> int:
+        """Seed of the random numbers: `seed`, or a random one for this object."""
+        if self.seed is None:
+            return secrets.randbits(63)
+        return self.seed
+
+
+class Scorer:
+    """Scores from saved draws, without the exposure; probabilities are given by their logarithms.
+
+    Parameters
+    ----------
+    run : Run
+    ranking : Ranking
+    newcomers : FoldIn, optional
+        Users that were folded in; their indices follow the indices of the run's users.
+    items : (n,) int32, optional
+        Rows of the items that are scored, -1 for an item that nobody rated; default all items of
+        the run.
+    """
+
+    def __init__(
+        self, run: Run, ranking: Ranking, newcomers: FoldIn | None, items: Int32 | None = None
+    ) -> None:
+        self.run = run
+        self.ranking = ranking
+        if items is None:
+            items = np.arange(len(run.items), dtype=np.int32)
+        self.items = items
+        #: Lowest rating whose probability is the score; None if the score comes from the expected
+        #: rating.
+        self.at_least = ranking.at_least
+        if self.at_least is None and ranking.by == "likely" and run.config.law.can_be_evaluated:
+            self.at_least = liked_from(run)
+        options = PredictOptions(of_mean=self.at_least is None, at_least=self.at_least)
+        self.predictor = Predictor(run, options, newcomers)
+        #: Number of standard deviations that are added to the expected rating.
+        self.sds = BOUNDS.get(ranking.by, 0.0) * ranking.z
+
+    @cached_property
+    def screen(self) -> Screen | None:
+        """Bounds of the scores of all items; None if there are none."""
+        return Screen.of_run(self.run, at_least=self.at_least, sds=self.sds)
+
+    def scores(self, users: Int32, first: int) -> Float64:
+        """Return scores (n, items) for users.
+
+        `first` is the position of the first user among all users of the ranking.
+        """
+        if self.ranking.by == "thompson":
+            return self._thompson(users, first)
+        rows = np.repeat(users, len(self.items))
+        items = np.tile(self.items, len(users))
+        return self.scores_of_pairs(rows, items).reshape(len(users), len(self.items))
+
+    def scores_of_pairs(self, users: Int32, items: Int32) -> Float64:
+        """Return the scores of pairs of a user and an item, (n,) float64."""
+        scores = self._scores(self.predictor, users, items)
+        if self._is_clicked:
+            return np.log(np.maximum(scores, _MIN_SCORE))
+        return scores
+
+    def bounds(self, users: Int32) -> Bounds:
+        """Return bounds of the scores of all items for users that the run knows."""
+        assert self.screen is not None
+        low, high = self.screen.bounds(users)
+        if self.at_least is not None:
+            logarithm = np.log(low, where=low > 0, out=np.full_like(low, -np.inf))
+            return Bounds(logarithm, np.log(high))
+        if self._is_clicked:
+            low, high = (np.log(np.maximum(scores, _MIN_SCORE)) for scores in (low, high))
+        return Bounds(low, high)
+
+    @property
+    def _is_clicked(self) -> bool:
+        """Whether scores are logarithms of expected clicks."""
+        return self.ranking.by == "likely" and self.at_least is None
+
+    def _scores(
+        self,
+        predictor: Predictor,
+        users: Int32,
+        items: Int32,
+        draw_positions: list[int] | None = None,
+    ) -> Float64:
+        """Return scores of pairs from all draws, or from those at positions in `Run.draws`."""
+        scores = np.empty(len(users))
+        for rows, predictive in predictor.distributions(users, items, draw_positions):
+            scores[rows] = self._score(predictive)
+        return scores
+
+    def _score(self, predictive: Predictive) -> Float64:
+        """Return the scores of pairs, given their predictive distributions."""
+        if self.ranking.by == "sd":
+            return predictive.sd
+        if self.at_least is None:
+            if self.sds:
+                return predictive.mean + self.sds * predictive.sd
+            return predictive.mean
+        levels = predictive.levels
+        if levels is not None and not predictive.has_counts and self.at_least > levels[-1]:
+            raise InputError(f"at_least {self.at_least:g}: the highest rating is {levels[-1]:g}")
+        return predictive.log_at_least(self.at_least)
+
+    def _thompson(self, users: Int32, first: int) -> Float64:
+        """Return scores (n, items) from one draw for each user.
+
+        The factor rows of new users are also drawn.
+        """
+        weights = self.run.draw_weights
+        entropy = self.ranking.entropy
+        chosen = np.empty(len(users), np.int64)
+        for local in range(len(users)):
+            rng = np.random.default_rng([entropy, 1 + first + local])
+            chosen[local] = rng.choice(len(weights), p=weights)
+        scores = np.empty((len(users), len(self.items)))
+        for position in np.unique(chosen).tolist():
+            newcomers = self.predictor.newcomers
+            if newcomers is not None:
+                rng = np.random.default_rng([entropy, 0, position])
+                newcomers = newcomers.drawn(position, rng)
+            at_draw = Predictor(self.run, self.predictor.options, newcomers)
+            of_draw = np.flatnonzero(chosen == position)
+            rows = np.repeat(users[of_draw], len(self.items))
+            items = np.tile(self.items, len(of_draw))
+            of_pairs = self._scores(at_draw, rows, items, [position])
+            scores[of_draw] = of_pairs.reshape(len(of_draw), len(self.items))
+        return scores
+
+
+class RankedItems(NamedTuple):
+    """Items that are recommended to some users, (m,) each.
+
+    Attributes
+    ----------
+    users, items : int32
+        Rows; the items of a user are in descending order of the score.
+    scores : float32
+        In units of the ratings, or a probability if the ranking has a bound; for ``likely`` and
+        ``exposure``, only the order of scores has a meaning.
+    """
+
+    users: Int32
+    items: Int32
+    scores: Float32
+
+
+def recommend(
+    run: Run,
+    users: Int32,
+    ranking: Ranking,
+    rated: Rated | None = None,
+    *,
+    newcomers: FoldIn | None = None,
+) -> Iterator[RankedItems]:
+    """Rank items for users, and yield them in blocks of users, in the order of `users`.
+
+    Parameters
+    ----------
+    run : Run
+    users : (n,) int32
+        Rows of users; rows of `newcomers` follow the rows of known users.
+    ranking : Ranking
+    rated : Rated, optional
+        Items that known users rated, to leave them out and to compute the exposure. `PATTERN_RULES`
+        require it if any user is known.
+    newcomers : FoldIn, optional
+        Users that were folded in, with the items they rated.
+
+    Raises
+    ------
+    InputError
+        If the rule is one of `PATTERN_RULES`, a user is in the run, and `rated` is not given; or if
+        the ranking has a bound and the likelihood gives no probabilities.
+    """
+    uses_pattern = ranking.by in PATTERN_RULES
+    if uses_pattern and rated is None and (users < len(run.users)).any():
+        raise InputError(
+            f"{run.path}: ranking by {ranking.by} needs the training ratings: give the ratings file"
+        )
+    scorer = None
+    if ranking.by != "exposure":
+        scorer = Scorer(run, ranking, newcomers)
+    step = max(1, _BLOCK_SCORES // len(run.items))
+    for start in range(0, max(len(users), 1), step):  # without users, one empty block
+        block = users[start : start + step]
+        rated_items = [_rated_by(user, len(run.users), rated, newcomers) for user in block.tolist()]
+        added = _log_exposures(run, ranking, rated_items)
+        if scorer is None:
+            positions, items, values = _best(added, ranking.top)
+        elif _can_be_screened(scorer, block):
+            positions, items, values = _best_of_candidates(scorer, block, added)
+        else:
+            positions, items, values = _best(scorer.scores(block, start) + added, ranking.top)
+        values = _rounded(values)  # the last bits of a pair's score depend on the pairs beside it
+        if uses_pattern or (scorer is not None and scorer.at_least is not None):
+            values = np.exp(values)  # scores are logarithms
+        yield RankedItems(block[positions], items, values.astype(np.float32))
+
+
+def _log_exposures(run: Run, ranking: Ranking, rated: Sequence[Int32]) -> Array:
+    """Return what rules add to the scores of all items, (users, items).
+
+    That is the logarithm of the exposure, if the rule uses it, and minus infinity for items that
+    are not recommended. `rated` has the items that each user rated.
+    """
+    if ranking.by in PATTERN_RULES:
+        exposure = run.exposures(rated)
+        added: Array = np.log(np.maximum(exposure, TINY, dtype=np.float64))
+    else:
+        added = np.zeros((len(rated), len(run.items)), np.float32)
+    if not ranking.include_rated:
+        for row, items in zip(added, rated, strict=True):
+            row[items] = -np.inf
+    if ranking.among is not None:
+        added[:, ~ranking.among] = -np.inf
+    return added
+
+
+def _can_be_screened(scorer: Scorer, users: Int32) -> bool:
+    """Return whether bounds of scores save the scores of most items.
+
+    New users have no rows at saved draws, so that only their exposure bounds scores.
+    """
+    if scorer.ranking.by in ("thompson", "sd"):
+        return False
+    if not _are_known(scorer, users) and not _is_bounded_by_exposure(scorer):
+        return False
+    return 2 * scorer.ranking.top <= len(scorer.run.items)
+
+
+def _are_known(scorer: Scorer, users: Int32) -> bool:
+    """Return whether the run knows all users."""
+    return bool((users < len(scorer.run.users)).all())
+
+
+def _is_bounded_by_exposure(scorer: Scorer) -> bool:
+    """Return whether exposure is an upper bound of scores: it is multiplied by a probability."""
+    return scorer.at_least is not None and scorer.ranking.by == "likely"
+
+
+def _best_of_candidates(scorer: Scorer, users: Int32, added: Array) -> tuple[Array, Int32, Float64]:
+    """Return what `_best` returns; only items that may be among the best are scored.
+
+    `added` is added to the scores.
+    """
+    top = scorer.ranking.top
+    known = None
+    if _is_bounded_by_exposure(scorer):
+        known = _scores_of_exposed(scorer, users, added)
+    positions, columns = np.nonzero(_may_be_best(scorer, users, added, known))
+    items = columns.astype(np.int32)
+    scores = np.full(len(items), -np.inf)
+    if known is not None:
+        scores = known[positions, items]
+    missing = np.isneginf(scores)
+    scores[missing] = scorer.scores_of_pairs(users[positions[missing]], items[missing])
+    scores += added[positions, items]
+    order = np.lexsort((items, -_rounded(scores), positions))
+    chosen = order[positions_in_lists(positions[order]) < top]
+    return positions[chosen], items[chosen], scores[chosen]
+
+
+def _may_be_best(scorer: Scorer, users: Int32, added: Array, known: Float64 | None) -> Mask:
+    """Return which items may be among the best of every user, (users, items) bool.
+
+    `known` has logarithms of probabilities, and minus infinity for items that were not scored.
+    """
+    top = scorer.ranking.top
+    if known is not None:
+        candidates = find_candidates(known, np.full_like(known, _MARGIN), added, top)
+        is_few = candidates.sum() < _SHARE * candidates.size
+        if is_few or not _are_known(scorer, users):
+            return candidates
+    if scorer.screen is None:
+        return np.isfinite(added)
+    low, high = scorer.bounds(users)
+    return find_candidates(low, high, added, top)
+
+
+def _scores_of_exposed(scorer: Scorer, users: Int32, added: Array) -> Float64:
+    """Return the scores of the items to which every user is exposed most, (users, items).
+
+    They are minus infinity for other items.
+    """
+    number = 2 * scorer.ranking.top
+    none = np.zeros(added.shape)
+    positions, columns = np.nonzero(find_candidates(none, none, added, number))
+    first = positions_in_lists(positions) < number  # items may be exposed equally
+    positions = positions[first]
+    items = columns[first].astype(np.int32)
+    scores = np.full(added.shape, -np.inf)
+    scores[positions, items] = scorer.scores_of_pairs(users[positions], items)
+    return scores
+
+
+def _largest(values: Array, n: int) -> Array:
+    """Return the n-th largest value of every row, (rows, 1)."""
+    kth = values.shape[1] - n
+    return np.partition(values, kth, axis=1)[:, kth : kth + 1]
+
+
+def _rounded(values: Float64) -> Float64:
+    """Round finite numbers to 40 binary digits."""
+    shifted = values * (2.0**13 + 1)
+    return shifted - (shifted - values)
+
+
+def _rated_by(user: int, known: int, rated: Rated | None, newcomers: FoldIn | None) -> Int32:
+    """Return the rows of the items that a user rated; `known` is the number of users in the run."""
+    if user >= known and newcomers is not None:
+        return newcomers.rated(user - known)
+    if user < known and rated is not None:
+        return rated.items_of(user)
+    return np.zeros(0, np.int32)
+
+
+def _best(scores: Float64, top: int) -> tuple[Array, Int32, Float64]:
+    """Return the best items of every user, in descending order of their scores.
+
+    Scores are (users, items); items of minus infinity are left out. Equal scores are in the order
+    of rows. Returns positions of users, items and scores, (n,) each.
+    """
+    if 2 * top < scores.shape[1]:
+        chosen = (scores >= _largest(scores, top)) & np.isfinite(scores)
+    else:
+        chosen = np.isfinite(scores)
+    positions, items = np.nonzero(chosen)
+    values = scores[positions, items]
+    order = np.lexsort((items, -values, positions))
+    listed = order[positions_in_lists(positions[order]) < top]
+    return positions[listed], items[listed].astype(np.int32), values[listed]
+
+
+def positions_in_lists(users: Array) -> Int32:
+    """Return the position of each item, from 0, in the list of its user (`RankedItems.users`)."""
+    starts = np.flatnonzero(np.diff(users, prepend=-1))
+    lengths = np.diff(np.append(starts, len(users)))
+    return (np.arange(len(users)) - np.repeat(starts, lengths)).astype(np.int32)
+
+
+def allowed_items(
+    run: Run, candidates: Any = None, exclude: Any = None
+) -> tuple[Mask | None, list[str]]:
+    """Return the mask (items,) of items that may be recommended, and notes on unknown names.
+
+    They are `candidates` (default all) without `exclude`, by name; unknown names are left out. The
+    mask is None if neither is given. Raises InputError if the run knows none of the candidates.
+    """
+    if candidates is None and exclude is None:
+        return None, []
+    notes = []
+    among = np.ones(len(run.items), bool)
+    if candidates is not None:
+        if not len(candidates):
+            raise InputError("candidates has no items")
+        rows, unknown = _known_items(run, candidates)
+        if not len(rows):
+            raise unknown_names("item", unknown)
+        if unknown:
+            notes.append(f"candidates: {unknown_names('item', unknown)}")
+        among[:] = False
+        among[rows] = True
+    if exclude is not None:
+        rows, unknown = _known_items(run, exclude)
+        if unknown:
+            notes.append(f"exclude: {unknown_names('item', unknown)}")
+        among[rows] = False
+    return among, notes
+
+
+def _known_items(run: Run, names: Any) -> tuple[Int32, list[Any]]:
+    """Return the rows of items that the run knows, and the other names."""
+    rows = run.items.index_of(names)
+    typed = run.items.typed(names).tolist()
+    unknown = [name for name, row in zip(typed, rows.tolist(), strict=True) if row < 0]
+    return rows[rows >= 0], unknown
+
+
+def recommendations(
+    run: Run,
+    users: Int32,
+    ranking: Ranking,
+    rated: Rated | None = None,
+    *,
+    newcomers: FoldIn | None = None,
+    titles: dict[int, str] | None = None,
+) -> Iterator[Columns]:
+    """Rank items for users, and yield tables with original names; parameters as for `recommend`.
+
+    Yields
+    ------
+    dict of str to (m,) array
+        Columns ``user_id, item_id, score, rank`` (1 for the best item); ``sd, q05, q95`` of the
+        predictor under every rule; ``ratings``, the number of training ratings of the item; and,
+        with `titles` (by row), ``item_name``. Names of several parts have a column for each part.
+    """
+    predictor = Predictor(run, PredictOptions(of_mean=True, clip=ranking.clip), newcomers)
+    counts = run.counts("item")
+    names = run.users.ids
+    if newcomers is not None:
+        names = np.concatenate([names, newcomers.vocabulary.ids])
+    for ranked in recommend(run, users, ranking, rated, newcomers=newcomers):
+        prediction = predictor(ranked.users, ranked.items)
+        columns: Columns = {
+            **run.users.table(names[ranked.users]),
+            **run.items.table(run.items.ids[ranked.items]),
+            "score": ranked.scores,
+            "rank": positions_in_lists(ranked.users) + np.int32(1),
+            "sd": prediction.sd,
+            "q05": prediction.low,
+            "q95": prediction.high,
+            "ratings": counts[ranked.items],
+        }
+        if titles is not None:
+            item_names = [titles.get(item, "") for item in ranked.items.tolist()]
+            columns["item_name"] = np.array(item_names, dtype=object)
+        yield columns

@@ -1,0 +1,203 @@
+"""Slices of a table of three directions, such as all hours of a station on a day.
+
+A slice is named by values of some columns, in any arrangement of the run: ``station=s3,day=d4`` or
+a dict. Its cells are the pairs of the users and the items whose names have these values; they are
+ranked together by the rules of `dsgmcmc.posterior.lists.ranking`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations, permutations
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dsgmcmc.errors import InputError
+from dsgmcmc.posterior.draws import ENTITIES
+from dsgmcmc.posterior.exposure import Rated
+from dsgmcmc.posterior.index import Vocabulary, refuse_unknown, split_labelled
+from dsgmcmc.posterior.lists.pairs import merged
+from dsgmcmc.posterior.lists.ranking import Columns, Ranking, recommendations
+from dsgmcmc.posterior.rows.added import FoldIn, fold_in_parts, index_with
+from dsgmcmc.posterior.rows.new_ratings import NewRatings
+from dsgmcmc.posterior.run import Run
+from dsgmcmc.tables.frames import as_frame
+from dsgmcmc.types import Int32, Mask
+
+
+class Slice(NamedTuple):
+    """Cells with some values: by column, of the type of the run's names."""
+
+    values: dict[str, Any]
+
+    def __str__(self) -> str:
+        return ", ".join(f"{column} {value}" for column, value in self.values.items())
+
+
+class SliceRows(NamedTuple):
+    """The users of a slice by index, its items, and users that were folded in."""
+
+    users: Int32
+    items: Mask
+    newcomers: FoldIn | None
+
+
+class Slices:
+    """Reads slices of a run, and finds their rows.
+
+    Parameters
+    ----------
+    run : Run
+        A run on a table of three directions.
+    newcomers : FoldIn, optional
+        Users that were folded in.
+    """
+
+    def __init__(self, run: Run, newcomers: FoldIn | None = None) -> None:
+        self._run = run
+        self._newcomers = newcomers
+        self._values: dict[str, dict[str, Any]] = {}
+        for entity in ENTITIES:
+            vocabulary = run.vocabulary(entity)
+            names = vocabulary.ids.tolist()
+            if newcomers is not None and newcomers.entity == entity:
+                names = names + newcomers.vocabulary.ids.tolist()
+            for number, column in enumerate(vocabulary.labels):
+                values = {vocabulary.parts_of(name)[number] for name in names}
+                self._values[column] = {str(value): value for value in values}
+
+    def read(self, names: Any) -> list[Slice]:
+        """Read slices: a text or a dict, a list of these, or a data frame with some of the columns.
+
+        Raises InputError if a value is unknown, or a text may mean several slices.
+        """
+        frame = as_frame(names)
+        if hasattr(frame, "columns"):
+            columns = [column for column in self._values if column in list(frame.columns)]
+            if not columns:
+                raise InputError(f"the data frame has none of the columns {self._listed()}")
+            rows = zip(*(np.asarray(frame[column]).tolist() for column in columns), strict=True)
+            listed: Sequence[Any] = [dict(zip(columns, row, strict=True)) for row in rows]
+        elif isinstance(names, str | Mapping | int | np.integer):
+            listed = [names]
+        else:
+            listed = list(names)
+        return [self._read(name) for name in listed]
+
+    def _listed(self) -> str:
+        return ", ".join(self._run.directions)
+
+    def _read(self, name: Any) -> Slice:
+        if isinstance(name, Mapping):
+            found = [{str(column): str(value) for column, value in name.items()}]
+        else:
+            found = list(self._parse(str(name)))
+        known = [slice for slice in found if self._is_known(slice)]
+        if len(known) == 1:
+            values = known[0]
+            return Slice({column: self._values[column][value] for column, value in values.items()})
+        if known:
+            raise InputError(f"{name!r} may be {known[0]} or {known[1]}: in Python, give a dict")
+        user = self._run.directions[0]
+        raise InputError(
+            f"{name!r} is unknown to the run: write a {user}, or values of {self._listed()}, such"
+            f" as {user}=VALUE,{self._run.directions[2]}=VALUE"
+        )
+
+    def _parse(self, text: str) -> Iterator[dict[str, str]]:
+        """Yield what a text may mean: a user of the table, or values by column."""
+        yield {self._run.directions[0]: text}
+        for number in range(1, len(self._run.directions) + 1):
+            for chosen in combinations(self._run.directions, number):
+                for columns in permutations(chosen):
+                    for values in split_labelled(text, columns):
+                        by_column = dict(zip(columns, values, strict=True))
+                        yield {column: by_column[column] for column in chosen}
+
+    def _is_known(self, values: Mapping[str, str]) -> bool:
+        return bool(values) and all(
+            value in self._values.get(column, {}) for column, value in values.items()
+        )
+
+    def rows(
+        self, chosen: Slice, new: NewRatings | None = None, data: Path | None = None
+    ) -> SliceRows:
+        """Return the users and the items of a slice.
+
+        A pair that the run has not seen is known by its parts, if the model has their features.
+        Raises InputError if it is not. `new` and `data` are those of `fold_in_parts`.
+        """
+        run = self._run
+        items = _matching(run.items, chosen.values)
+        if not set(run.users.labels) <= chosen.values.keys():
+            names = run.users.ids[_matching(run.users, chosen.values)]
+            users = index_with(run.users, names, self._newcomers)
+            return SliceRows(users, items, self._newcomers)
+        parts = tuple(chosen.values[column] for column in run.users.labels)
+        name = run.users.name_of(parts)
+        newcomers = fold_in_parts(run, [name], new, data) or self._newcomers
+        index = index_with(run.users, run.users.typed([name]), newcomers)
+        if index[0] < 0:
+            refuse_unknown(run.users, [name])
+        return SliceRows(index, items, newcomers)
+
+    def best(
+        self,
+        names: Any,
+        ranking: Ranking,
+        rated: Rated | None,
+        *,
+        new: NewRatings | None = None,
+        data: Path | None = None,
+    ) -> Columns:
+        """Return the best cells of slices, one after the other; parameters as elsewhere here."""
+        tables = [
+            self.best_cells(self.rows(chosen, new, data), ranking, rated)
+            for chosen in self.read(names)
+        ]
+        return {name: np.concatenate([table[name] for table in tables]) for name in tables[0]}
+
+    def best_cells(
+        self,
+        rows: SliceRows,
+        ranking: Ranking,
+        rated: Rated | None,
+        titles: dict[int, str] | None = None,
+    ) -> Columns:
+        """Return the best cells of a slice, the best first, with a column for each direction.
+
+        Other columns are those of `dsgmcmc.posterior.lists.ranking.recommendations`; ``rank`` is
+        that among all cells of the slice.
+        """
+        run = self._run
+        among = rows.items
+        if ranking.among is not None:
+            among = among & ranking.among
+        by_user = ranking.model_copy(
+            update={"among": among, "top": min(ranking.top, len(run.items))}
+        )
+        blocks = recommendations(
+            run, rows.users, by_user, rated, newcomers=rows.newcomers, titles=titles
+        )
+        best = merged(blocks, ranking.top)
+        column_of: dict[str, str] = {}
+        for entity in ENTITIES:
+            vocabulary = run.vocabulary(entity)
+            column_of |= dict(zip(vocabulary.labels, vocabulary.columns, strict=True))
+        named = {column: best.pop(column_of[column]) for column in run.directions}
+        return {**named, **best}
+
+
+def _matching(vocabulary: Vocabulary, values: Mapping[str, Any]) -> Mask:
+    """Return which names have the values of a slice, (n,)."""
+    wanted = [
+        (number, values[column])
+        for number, column in enumerate(vocabulary.labels)
+        if column in values
+    ]
+    names = [vocabulary.parts_of(name) for name in vocabulary.ids.tolist()]
+    return np.array(
+        [all(name[number] == value for number, value in wanted) for name in names], bool
+    )

@@ -1,0 +1,1 @@
+"""Completed matrices: all cells of some rows and columns, predicted or drawn."""

@@ -1,0 +1,431 @@
+"""Completes matrices: predicts all cells, or draws them from their predictive distribution.
+
+A cell's prediction is that of `dsgmcmc.posterior.cells.predict`. All cells of a block of rows are
+computed together. If the predictor is the expected rating, the mean over the draws is one product
+of matrices, with the draws side by side (`dsgmcmc.posterior.lists.screen.Stack`), in float32.
+
+An imputation is a matrix drawn from the posterior predictive distribution: parameters are those of
+one saved draw, and every cell has its own noise. Its draws are spread over all chains in proportion
+to their weights. Random numbers are addressed by the matrix, the user and the item.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dsgmcmc.errors import InputError
+from dsgmcmc.model.limits import UNLIMITED
+from dsgmcmc.model.predictive.base import PredictorDraws
+from dsgmcmc.posterior.cells.predict import Predictor
+from dsgmcmc.posterior.lists.screen import STACK_BYTES, Average, Stack, TableAverage, expectation
+from dsgmcmc.posterior.matrix.draws import MatrixDraws
+from dsgmcmc.posterior.matrix.known import BoundedCells, cells_in_rows
+from dsgmcmc.posterior.moments import Moments
+from dsgmcmc.posterior.rows.added import FoldIn
+from dsgmcmc.posterior.run import Run
+from dsgmcmc.posterior.settings import PredictOptions
+from dsgmcmc.types import Array, Float64, Int32
+
+#: Cells of a block if products of matrices predict it, and if it is predicted draw by draw.
+CELLS_OF_PRODUCTS = 1 << 19
+CELLS_OF_DRAWS = 1 << 17
+#: Cells within bounds whose quantiles at all draws are in memory together.
+PAIRS_WITHIN = 4096
+#: Gauss-Legendre nodes and weights on (0, 1), by which quantiles are averaged.
+_NODES, _SHARES = np.polynomial.legendre.leggauss(12)
+NODES = ((_NODES + 1) / 2).tolist()
+SHARES = (_SHARES / 2).tolist()
+
+
+class Cells(NamedTuple):
+    """Predictions of a block of cells: means and standard deviations, (n, J) each."""
+
+    mean: Array
+    sd: Array
+
+
+class ImputedBlock(NamedTuple):
+    """Drawn cells of some rows of a matrix.
+
+    Attributes
+    ----------
+    number : int
+        Number of the imputation, from 0.
+    rows : slice
+        Rows of the matrix.
+    cells : (n, J) float array
+    """
+
+    number: int
+    rows: slice
+    cells: Array
+
+
+@dataclass(frozen=True)
+class Completion:
+    """Predicts the cells of a matrix, a block of users at a time.
+
+    Parameters
+    ----------
+    run : Run
+        A run with saved draws.
+    items : (J,) int32
+        Columns of the matrix: rows of items in the run, -1 for items without ratings.
+    newcomers : FoldIn, optional
+        Rows that were folded in; their indices follow those of the run's rows.
+    clip : bool
+        Whether to clip predictions to the range of the levels, if any, and of counts at 0.
+    """
+
+    run: Run
+    items: Int32
+    newcomers: FoldIn | None = None
+    clip: bool = True
+
+    def __post_init__(self) -> None:
+        self.run.need_draws()
+
+    @cached_property
+    def _draws(self) -> MatrixDraws:
+        return MatrixDraws(self.run, self.newcomers, self.items)
+
+    @cached_property
+    def _predictor(self) -> Predictor:
+        return Predictor(self.run, PredictOptions(clip=self.clip), self.newcomers)
+
+    @cached_property
+    def _stack(self) -> Stack | None:
+        """Rows of all items at all draws; None if means cannot be computed from them."""
+        run = self.run
+        if run.has_effects or run.config.law.transform.name != "identity":
+            return None
+        if Stack.nbytes(run) > STACK_BYTES or not self._are_known(self.items, len(run.items)):
+            return None
+        return Stack(run)
+
+    @cached_property
+    def _average(self) -> Average | None:
+        """The expected rating as a function of predictors; None if it is not exact."""
+        if self._stack is None:
+            return None
+        average = expectation(self._stack)
+        if isinstance(average, TableAverage):
+            return None
+        return average
+
+    @staticmethod
+    def _are_known(index: Int32, number: int) -> bool:
+        return bool(np.all((index >= 0) & (index < number)))
+
+    def blocks(self, users: Int32, *, by_draws: bool = False) -> Iterator[slice]:
+        """Yield slices of users whose cells are predicted together.
+
+        `by_draws` says whether cells are drawn, or have standard deviations.
+        """
+        cells = CELLS_OF_DRAWS
+        if self._average is not None and not by_draws:
+            cells = CELLS_OF_PRODUCTS
+        step = max(1, cells // max(len(self.items), 1))
+        for start in range(0, len(users), step):
+            yield slice(start, start + step)
+
+    # ------------------------------------------------------------------ predictions
+
+    def means(self, users: Int32, bounded: BoundedCells | None = None) -> Array:
+        """Return the expected ratings of users and all items of the matrix, (n, J).
+
+        `bounded` are cells of these users that are known to lie within bounds: there, they are
+        those of `within`.
+        """
+        average = self._average
+        if average is None or not self._are_known(users, len(self.run.users)):
+            return self.moments(users, bounded).mean
+        assert self._stack is not None
+        rows = self._stack.users(users)
+        if self.run.config.law.is_linear:
+            means = self._stack.mean(rows)
+            means += np.float32(self.run.mean)
+        else:
+            means, _ = self._stack.moments(rows, average)
+            means += np.float32(average.start)
+        means = self._clipped(means[:, self.items])
+        if bounded is not None:
+            means[bounded.row, bounded.column] = self.within(users, bounded).mean
+        return means
+
+    def moments(self, users: Int32, bounded: BoundedCells | None = None) -> Cells:
+        """Return means and standard deviations of new ratings, (n, J) each.
+
+        The standard deviations include the noise. `bounded` is as for `means`.
+        """
+        cells = self._moments(users)
+        if bounded is not None:
+            within = self.within(users, bounded)
+            cells.mean[bounded.row, bounded.column] = within.mean
+            cells.sd[bounded.row, bounded.column] = within.sd
+        return cells
+
+    def _moments(self, users: Int32) -> Cells:
+        """Return moments of cells of which no bounds are known."""
+        if self.run.config.law.transform.name != "identity":
+            return self._moments_of_pairs(users)
+        known_rows = self._are_known(users, len(self.run.users))
+        if self._average is not None and known_rows and self.run.config.law.is_linear:
+            return self._linear_moments(users)
+        return self._moments_by_draw(users)
+
+    def _linear_moments(self, users: Int32) -> Cells:
+        """Return moments if the expected rating is the predictor, by products of matrices."""
+        run = self.run
+        assert self._stack is not None
+        mean, variance = self._stack.moments(self._stack.users(users), Average())
+        mean = mean[:, self.items]
+        variance = variance[:, self.items].astype(np.float64)
+        of_users = np.empty((len(users), len(run.draws)))
+        of_items = np.empty((len(run.draws), len(self.items)))
+        for position, weight in enumerate(run.draw_weights.tolist()):
+            draw = run.draw(position)
+            noise = self._noise(position)
+            of_users[:, position] = weight * noise * draw.inverse_scale["user"][users]
+            of_items[position] = draw.inverse_scale["item"][self.items]
+        variance += of_users @ of_items
+        return Cells(self._clipped(mean + np.float32(run.mean)), np.sqrt(variance))
+
+    def _noise(self, position: int) -> float:
+        """Return the variance of a rating at noise scales of 1, at a draw."""
+        run = self.run
+        draw = run.draw(position)
+        one_rating = PredictorDraws(
+            eta=np.zeros((1, 1), np.float32),
+            noise=np.full((1, 1), 1 / draw.tau, np.float32),
+            spread=np.zeros((1, 1), np.float32),
+            weights=np.ones(1),
+            parameters=draw.one_set(run.config.law),
+        )
+        return float(run.config.law.predictive(one_rating).sd[0]) ** 2
+
+    def _moments_by_draw(self, users: Int32) -> Cells:
+        """Return moments from the predictive distributions at every draw."""
+        run = self.run
+        moments = None
+        for position, weight in enumerate(run.draw_weights.tolist()):
+            at_draw = self._cells_at_draw(self._draws.expected(position, users))
+            moments = moments or Moments(at_draw.mean)
+            moments.add(at_draw.mean, weight, np.square(at_draw.sd))
+        assert moments is not None
+        mean, sd = moments.estimates()
+        shape = (len(users), len(self.items))
+        return Cells(self._clipped(mean.reshape(shape)), sd.reshape(shape))
+
+    def _cells_at_draw(self, draws: PredictorDraws) -> Cells:
+        """Return the moments of cells at one draw, (q,) each."""
+        run = self.run
+        cells = Cells(np.empty(len(draws.eta)), np.empty(len(draws.eta)))
+        for rows, part in draws.by_certainty():
+            predictive = run.config.law.predictive(part, run.mean, run.levels)
+            cells.mean[rows] = predictive.mean
+            cells.sd[rows] = predictive.sd
+        return cells
+
+    def _moments_of_pairs(self, users: Int32) -> Cells:
+        """Return what `Predictor` predicts for all pairs."""
+        prediction = self._predictor(
+            np.repeat(users, len(self.items)), np.tile(self.items, len(users))
+        )
+        shape = (len(users), len(self.items))
+        return Cells(prediction.mean.reshape(shape), prediction.sd.reshape(shape))
+
+    def _clipped(self, cells: Array) -> Array:
+        limits = self.run.limits if self.clip else UNLIMITED
+        return limits.clip(cells)
+
+    # ------------------------------------------------------------------ cells within bounds
+
+    def within(self, users: Int32, bounded: BoundedCells) -> Cells:
+        """Return means and standard deviations of cells that are known to lie within bounds, (q,).
+
+        They are those of the law between the bounds, over the draws.
+
+        Parameters
+        ----------
+        users : (n,) int32
+            Users of the rows in which the cells are.
+        bounded : BoundedCells
+        """
+        cells = Cells(np.empty(len(bounded.row)), np.empty(len(bounded.row)))
+        for start in range(0, len(bounded.row), PAIRS_WITHIN):
+            part = bounded.select(slice(start, start + PAIRS_WITHIN))
+            draws = self._predictor.draws(users[part.row], self.items[part.column])
+            mean = np.zeros(len(part.row))
+            square = np.zeros(len(part.row))
+            for node, share in zip(NODES, SHARES, strict=True):
+                values = self._quantiles_within(np.full(draws.eta.shape, node), draws, part)
+                mean += share * (values @ draws.weights)
+                square += share * (np.square(values) @ draws.weights)
+            rows = slice(start, start + PAIRS_WITHIN)
+            cells.mean[rows] = np.clip(mean, part.lower, part.upper)
+            cells.sd[rows] = np.sqrt(np.maximum(square - np.square(mean), 0.0))
+        return cells
+
+    def _quantiles_within(
+        self, p: Float64, draws: PredictorDraws, bounded: BoundedCells
+    ) -> Float64:
+        """Return quantiles of cells between their bounds at every draw, (q, draws)."""
+        inverse: Array = (1 / bounded.weights[:, None]).astype(np.float32)
+        return self.run.config.law.quantiles_within(
+            p,
+            draws._replace(noise=draws.noise * inverse),
+            (bounded.lower, bounded.upper),
+            self.run.mean,
+        )
+
+    # ------------------------------------------------------------------ imputations
+
+    def need_distribution(self) -> None:
+        """Raise InputError if ratings have no predictive distribution, from which to draw."""
+        if not self.run.config.law.can_be_evaluated:
+            raise InputError(
+                f"{self.run.path}: {self.run.config.likelihood} predicts scores, not ratings, so no"
+                " ratings can be drawn"
+            )
+
+    def positions(self, imputations: int) -> list[int]:
+        """Return the position of the saved draw from which each imputation is drawn."""
+        middles = (np.arange(imputations) + 0.5) / imputations
+        ends = np.cumsum(self.run.draw_weights)
+        positions: list[int] = np.minimum(np.searchsorted(ends, middles), len(ends) - 1).tolist()
+        return positions
+
+    def imputed(
+        self,
+        users: Int32,
+        *,
+        first: int,
+        number: int,
+        position: int,
+        bounded: BoundedCells | None = None,
+    ) -> Array:
+        """Return new ratings of users drawn at a saved draw, noise included, (n, J).
+
+        Parameters
+        ----------
+        users : (n,) int32
+        first : int
+            Position of the first user in the matrix.
+        number : int
+            Number of the imputation, from 0.
+        position : int
+            Position of the saved draw.
+        bounded : BoundedCells, optional
+            Cells in these rows that are drawn between their bounds.
+        """
+        run = self.run
+        draws = self._draws.drawn(position, users, first, number)
+        uniforms = self._draws.uniforms(users, first, number)
+        predictive = run.config.law.predictive(draws, run.mean, run.levels)
+        drawn = self._clipped(predictive.quantile(uniforms.reshape(-1)).reshape(uniforms.shape))
+        if bounded is not None:
+            cells = (bounded.row, bounded.column)
+            chosen = np.ravel_multi_index(cells, uniforms.shape)
+            p = uniforms[cells][:, None]
+            values = self._quantiles_within(p, draws.at(chosen), bounded)[:, 0]
+            drawn[cells] = np.clip(values, bounded.lower, bounded.upper)
+        return drawn
+
+    def imputed_blocks(
+        self, users: Int32, imputations: int, bounded: BoundedCells | None = None
+    ) -> Iterator[ImputedBlock]:
+        """Yield the blocks of all imputations, matrix after matrix."""
+        for number, position in enumerate(self.positions(imputations)):
+            for rows in self.blocks(users, by_draws=True):
+                drawn = self.imputed(
+                    users[rows],
+                    first=rows.start,
+                    number=number,
+                    position=position,
+                    bounded=cells_in_rows(bounded, rows),
+                )
+                yield ImputedBlock(number, rows, drawn)
+
+
+@dataclass(frozen=True)
+class MatrixTarget:
+    """A matrix that is completed.
+
+    Attributes
+    ----------
+    users : (n,) int32
+        Indices of the users of its rows, -1 for users without ratings.
+    items : (J,) int32
+        Rows of the items of its columns in the run, -1 for items without ratings.
+    values : (n, J) float64
+        Known cells; NaN in the others.
+    build : callable
+        Returns a matrix of the type and with the labels of this one, given its values.
+    bounded : BoundedCells, optional
+        Cells that are known only by bounds, among the holes.
+    """
+
+    users: Int32
+    items: Int32
+    values: Float64
+    build: Callable[[Float64], Any]
+    bounded: BoundedCells | None = None
+
+    def predicted_within(self, *, fitted: bool) -> BoundedCells | None:
+        """Return the cells that are predicted within bounds: none if all cells are `fitted`."""
+        if fitted:
+            return None
+        return self.bounded
+
+
+def complete(completion: Completion, target: MatrixTarget, *, fitted: bool) -> Any:
+    """Return the matrix with its holes filled, or, if `fitted`, with all cells predicted.
+
+    The values of `target` become those of the result.
+    """
+    values = target.values
+    bounded = target.predicted_within(fitted=fitted)
+    for rows in completion.blocks(target.users):
+        means = completion.means(target.users[rows], cells_in_rows(bounded, rows))
+        _fill(values[rows], means, fitted=fitted)
+    return target.build(values)
+
+
+def complete_with_sd(
+    completion: Completion, target: MatrixTarget, *, fitted: bool
+) -> tuple[Any, Any]:
+    """Return what `complete` returns, and the standard deviations of a new rating in each cell.
+
+    Known cells have the standard deviation 0, unless `fitted`.
+    """
+    values = target.values
+    sds = np.where(np.isnan(values), np.nan, 0.0)
+    bounded = target.predicted_within(fitted=fitted)
+    for rows in completion.blocks(target.users, by_draws=True):
+        cells = completion.moments(target.users[rows], cells_in_rows(bounded, rows))
+        _fill(sds[rows], cells.sd, fitted=fitted)
+        _fill(values[rows], cells.mean, fitted=fitted)
+    return target.build(values), target.build(sds)
+
+
+def impute(
+    completion: Completion, target: MatrixTarget, imputations: int, *, fitted: bool
+) -> list[Any]:
+    """Return matrices whose holes, or all cells if `fitted`, are draws of new ratings."""
+    completion.need_distribution()
+    matrices = [target.values.copy() for _ in range(imputations)]
+    bounded = target.predicted_within(fitted=fitted)
+    for number, rows, drawn in completion.imputed_blocks(target.users, imputations, bounded):
+        _fill(matrices[number][rows], drawn, fitted=fitted)
+    return [target.build(values) for values in matrices]
+
+
+def _fill(values: Float64, predicted: Array, *, fitted: bool) -> None:
+    """Set the holes of a block, or all its cells if `fitted`, to predictions."""
+    np.copyto(values, predicted, where=np.isnan(values) | fitted)

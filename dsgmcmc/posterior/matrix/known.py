@@ -1,0 +1,230 @@
+"""The known cells of a matrix: all ratings of a run, those for the test included."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from dsgmcmc.posterior.draws import OTHER
+from dsgmcmc.posterior.rows.new_ratings import NewRatings
+from dsgmcmc.posterior.run import Run
+from dsgmcmc.ratings.file import Ratings
+from dsgmcmc.ratings.format import SPLITS, Split
+from dsgmcmc.types import Array, Float32, Float64, Int32, Int64
+
+if TYPE_CHECKING:  # slow to import
+    from scipy.sparse import csr_matrix
+
+#: Numbers of significant digits with which a float32 may have been written.
+DIGITS = (6, 7, 8)
+
+
+def _matrix_of(ratings: Ratings, split: Split) -> csr_matrix:
+    """Return the ratings of a part, (I, J); of replicates, the mean by their weights.
+
+    Ratings that are known only by bounds are left out.
+    """
+    from scipy.sparse import csr_matrix
+
+    slab = ratings.slab(split, 0, ratings.n_rows).exact()
+    shape = (ratings.n_rows, ratings.n_cols)
+    part = csr_matrix((slab.values, slab.indices, slab.indptr), shape)
+    if not ratings.replicates:
+        return part
+    weights = slab.precisions
+    totals = csr_matrix((weights, slab.indices, slab.indptr), shape, copy=True)
+    sums = (weights * slab.values, slab.indices, slab.indptr)
+    part = csr_matrix(sums, shape, copy=True)
+    for matrix in (part, totals):
+        matrix.sum_duplicates()
+    part.data /= totals.data
+    return part
+
+
+class BoundedCells(NamedTuple):
+    """Cells of a matrix that are known only to lie within bounds, (q,) each, row by row.
+
+    Attributes
+    ----------
+    row, column : int64
+        Positions in the matrix, or users and items of the run.
+    lower, upper : float64
+        Infinite on an open side.
+    weights : float64
+        Relative precisions of the ratings.
+    """
+
+    row: Int64
+    column: Int64
+    lower: Float64
+    upper: Float64
+    weights: Float64
+
+    def select(self, chosen: Array | slice) -> BoundedCells:
+        """Return some cells."""
+        return BoundedCells(
+            row=self.row[chosen],
+            column=self.column[chosen],
+            lower=self.lower[chosen],
+            upper=self.upper[chosen],
+            weights=self.weights[chosen],
+        )
+
+
+def cells_in_rows(cells: BoundedCells | None, rows: slice) -> BoundedCells | None:
+    """Return the cells in some rows, counted from the first of them; None without any."""
+    if cells is None:
+        return None
+    start, stop = np.searchsorted(cells.row, (rows.start, rows.stop))
+    if start == stop:
+        return None
+    found = cells.select(slice(start, stop))
+    return found._replace(row=found.row - rows.start)
+
+
+def _bounded_of(ratings: Ratings, split: Split) -> BoundedCells:
+    """Return the rows and columns of a part that have one rating, which is known only by bounds."""
+    slab = ratings.slab(split, 0, ratings.n_rows)
+    row = slab.rows
+    column = slab.indices.astype(np.int64)
+    if slab.bounds is None:
+        nothing = np.zeros(0)
+        return BoundedCells(row[:0], column[:0], nothing, nothing, nothing)
+    cells = BoundedCells(
+        row,
+        column,
+        slab.bounds.lower.astype(np.float64),
+        slab.bounds.upper.astype(np.float64),
+        np.asarray(slab.precisions, np.float64),
+    )
+    _, pair, numbers = np.unique(
+        row * ratings.n_cols + column, return_inverse=True, return_counts=True
+    )
+    cells = cells.select(slab.bounds.bounded & (numbers[pair] == 1))
+    if ratings.orientation.transposed:
+        cells = cells._replace(row=cells.column, column=cells.row)
+    return cells
+
+
+class KnownCells:
+    """Ratings by user and item: training and test ratings of a run, and later ones.
+
+    Parameters
+    ----------
+    run : Run
+    data : Path, optional
+        Path of the run's ratings file, if it was moved.
+    later : NewRatings, optional
+        Ratings that were folded in; those of known users and items replace the ratings of the run.
+
+    Raises
+    ------
+    InputError
+        If the ratings file is missing, or has other ratings.
+    """
+
+    def __init__(self, run: Run, data: Path | None = None, later: NewRatings | None = None) -> None:
+        self._run = run
+        self._later = later
+        self._parts: list[csr_matrix] = []
+        bounded = []
+        with run.open_ratings(data) as ratings:
+            for split in SPLITS:
+                bounded.append(_bounded_of(ratings, split))
+                part = _matrix_of(ratings, split)
+                if ratings.orientation.transposed:
+                    part = part.T.tocsr()
+                self._parts.append(part)
+        self._bounded = BoundedCells(*map(np.concatenate, zip(*bounded, strict=True)))
+
+    @property
+    def number(self) -> int:
+        """Number of the ratings of the run."""
+        return sum(part.nnz for part in self._parts)
+
+    def of(self, users: Int32, items: Int32) -> Float32:
+        """Return the ratings of pairs of users and items, (n, J) float32, NaN where there are none.
+
+        Indices that are not in the run, such as -1, have none.
+        """
+        n_users, n_items = self._parts[0].shape
+        column = _positions_of(items, n_items)
+        cells = np.full((len(users), len(items)), np.nan, np.float32)
+        for row, user in enumerate(users.tolist()):
+            if not 0 <= user < n_users:
+                continue
+            for part in self._parts:
+                begin, end = part.indptr[user : user + 2]
+                columns = column[part.indices[begin:end]]
+                wanted = columns >= 0
+                cells[row, columns[wanted]] = part.data[begin:end][wanted]
+        self._set_later(cells, users, items)
+        return cells
+
+    def bounded(self, users: Int32, items: Int32) -> BoundedCells | None:
+        """Return the cells of a matrix of users and items that are known only by bounds.
+
+        They are in the order of rows. Cells with several measurements, none of which is exact, are
+        left out. None if there are no such cells.
+        """
+        n_users, n_items = self._parts[0].shape
+        row = _positions_of(users, n_users)[self._bounded.row]
+        column = _positions_of(items, n_items)[self._bounded.column]
+        chosen = np.flatnonzero((row >= 0) & (column >= 0))
+        if not len(chosen):
+            return None
+        chosen = chosen[np.lexsort((column[chosen], row[chosen]))]
+        return self._bounded.select(chosen)._replace(row=row[chosen], column=column[chosen])
+
+    def _set_later(self, cells: Float32, users: Int32, items: Int32) -> None:
+        """Set cells of known users and items that were folded in."""
+        later = self._later
+        if later is None:
+            return
+        positions = {}
+        for entity, names in ((later.entity, later.names), (OTHER[later.entity], later.others)):
+            wanted = users if entity == "user" else items
+            vocabulary = self._run.vocabulary(entity)
+            position_of = _positions_of(wanted, len(vocabulary))
+            positions[entity] = position_of[vocabulary.index_of(names)]
+        inside = (positions["user"] >= 0) & (positions["item"] >= 0)
+        values = later.values.astype(np.float64)
+        if later.bounds is not None:
+            values[later.bounds[:, 0] < later.bounds[:, 1]] = np.nan
+        cells[positions["user"][inside], positions["item"][inside]] = values[inside]
+
+
+def _positions_of(wanted: Int32, number: int) -> Int64:
+    """Return the positions of the rows 0 to `number` - 1 among the wanted ones, (number + 1,).
+
+    Rows that are not wanted have -1, and so has the last element, which stands for no row.
+    """
+    position_of = np.full(number + 1, -1)
+    known = (wanted >= 0) & (wanted < number)
+    position_of[wanted[known]] = np.flatnonzero(known)
+    return position_of
+
+
+def as_written(values: Float32) -> Float64:
+    """Return the decimal numbers of few digits that have these float32 values.
+
+    Ratings are stored as float32: 0.1 would come back as 0.10000000149.
+    """
+    numbers = values.astype(np.float64)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        exponents = np.floor(np.log10(np.abs(numbers)))
+    is_open: Array = np.isfinite(exponents)
+    for digits in DIGITS:
+        at = np.nonzero(is_open)
+        decimals = digits - 1 - exponents[at]
+        scale = 10.0 ** np.abs(decimals)
+        finer = decimals >= 0
+        scaled = np.where(finer, numbers[at] * scale, numbers[at] / scale)
+        rounded = np.where(finer, np.rint(scaled) / scale, np.rint(scaled) * scale)
+        is_same = rounded.astype(np.float32) == values[at]
+        found = tuple(index[is_same] for index in at)
+        numbers[found] = rounded[is_same]
+        is_open[found] = False
+    return numbers

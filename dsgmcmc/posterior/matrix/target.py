@@ -1,0 +1,320 @@
+"""The matrix that `complete` fills in: that of the training ratings, or another one.
+
+The columns of another matrix are matched by their labels, or by position if it has none. Its rows
+are matched by their names. Rows without names, as those of an array, are new, unless the matrix is
+the training matrix itself. New rows are folded in, as are cells of known rows that were not in the
+training.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dsgmcmc.errors import InputError
+from dsgmcmc.input.arrays import ANY_FORM, InputForm
+from dsgmcmc.input.bounds import stand_in
+from dsgmcmc.input.matrices import Matrix, fill_in, read_matrix
+from dsgmcmc.input.roles import expand_parts, parse_columns
+from dsgmcmc.input.sources.annotated import data_array_of, filled_of, is_annotated
+from dsgmcmc.input.values import Missing
+from dsgmcmc.posterior.index import Vocabulary, listed
+from dsgmcmc.posterior.matrix.complete import MatrixTarget
+from dsgmcmc.posterior.matrix.known import BoundedCells, KnownCells, as_written
+from dsgmcmc.posterior.rows.added import FoldIn, index_with
+from dsgmcmc.posterior.rows.new_ratings import NewRatings, warn_without_weights
+from dsgmcmc.posterior.run import Run
+from dsgmcmc.tables.result import Table
+from dsgmcmc.tables.usual import Columns
+from dsgmcmc.types import Array, Float64
+
+
+class TrainingData(NamedTuple):
+    """What `BPMF.fit` was given, as far as its matrix can be given back.
+
+    Attributes
+    ----------
+    matrix : optional
+        The matrix of ratings; None if the ratings had another form.
+    form : InputForm
+        How the matrix was read.
+    library : str or None
+        Library of the data frame, if the ratings were one with a row for each rating.
+    """
+
+    matrix: Any = None
+    form: InputForm = ANY_FORM
+    library: str | None = None
+
+    def read(self) -> Matrix | None:
+        """Read the matrix; None without one."""
+        if self.matrix is None:
+            return None
+        return read(self.matrix, self.form)
+
+
+class NamedMatrix(NamedTuple):
+    """A matrix that is completed, by names.
+
+    Attributes
+    ----------
+    names : (n,) array
+        Names of the rows.
+    labels : (J,) array
+        Names of the columns.
+    values : (n, J) float64
+        Known cells; NaN in the others.
+    build : callable
+        Returns a matrix of the type and with the labels of this one, given its values.
+    bounded : BoundedCells, optional
+        Cells that are known only by bounds, among the holes.
+    """
+
+    names: Array
+    labels: Array
+    values: Float64
+    build: Callable[[Float64], Any]
+    bounded: BoundedCells | None = None
+
+    def target(self, run: Run, newcomers: FoldIn | None) -> MatrixTarget:
+        """Return the matrix by the indices of users and items, which follow those of the run."""
+        return MatrixTarget(
+            users=index_with(run.users, self.names, newcomers),
+            items=index_with(run.items, self.labels, newcomers),
+            values=self.values,
+            build=self.build,
+            bounded=self.bounded,
+        )
+
+    def new_ratings(self, run: Run, known: KnownCells) -> NewRatings | None:
+        """Return the cells of items of the run that are not among the known ones; None if none."""
+        users = run.users.index_of(self.names)
+        items = run.items.index_of(self.labels)
+        values, bounds = self._with_bounds()
+        is_new = ~np.isnan(values)
+        is_new[:, items < 0] = False
+        rows = np.flatnonzero(users >= 0)
+        if len(rows):
+            stored = known.of(users[rows], items)
+            is_new[rows] &= values[rows].astype(np.float32) != stored
+            same = known.bounded(users, items)
+            if same is not None:
+                at = (same.row, same.column)
+                is_same = (bounds[0][at].astype(np.float32) == same.lower) & (
+                    bounds[1][at].astype(np.float32) == same.upper
+                )
+                is_new[at] &= ~is_same
+        row, column = np.nonzero(is_new)
+        if not len(row):
+            return None
+        warn_without_weights(run)
+        of_new = None
+        if self.bounded is not None:
+            of_new = bounds[:, row, column].T
+        return NewRatings(
+            entity="user",
+            names=self.names[row],
+            others=self.labels[column],
+            values=values[row, column],
+            weights=np.ones(len(row)),
+            described={},
+            bounds=of_new,
+        )
+
+    def _with_bounds(self) -> tuple[Float64, Float64]:
+        """Return values, between the bounds of cells that have some, and all bounds, (2, n, J)."""
+        values = self.values.copy()
+        bounds = np.stack([values, values])
+        if self.bounded is not None:
+            at = (self.bounded.row, self.bounded.column)
+            bounds[0][at] = self.bounded.lower
+            bounds[1][at] = self.bounded.upper
+            values[at] = stand_in(self.bounded.lower, self.bounded.upper)
+        return values, bounds
+
+
+def read(X: Any, form: InputForm) -> Matrix:
+    """Read a matrix; what a SciPy sparse matrix does not store is a hole.
+
+    Raises InputError if it is no matrix, if two columns have one label or two rows have one name,
+    or if a cell is infinite.
+    """
+    if is_annotated(X):
+        labelled, values = filled_of(X, form.choice)
+        labels = labelled.items.tolist()
+        matrix = Matrix(labelled.users, labels, values, None, labelled.about)
+    elif hasattr(X, "tocoo") and form.unstored == "zero":
+        values = np.asarray(X.toarray(), np.float64)
+        matrix = Matrix(None, list(range(values.shape[1])), values, None, "numbered")
+    elif hasattr(X, "tocoo"):
+        entries = X.tocoo()
+        values = np.full(entries.shape, np.nan)
+        values[entries.row, entries.col] = entries.data
+        matrix = Matrix(None, list(range(values.shape[1])), values, None, "numbered")
+    else:
+        matrix = read_matrix(X, form.columns, Missing.parse(form.missing))
+    for names, what in ((matrix.labels, "columns"), (matrix.names, "rows")):
+        if names is not None and len(set(map(str, names))) < len(names):
+            raise InputError(f"two {what} of the matrix have the same name: rename one of them")
+    if np.isinf(matrix.values).any():
+        raise InputError("the matrix has infinite cells: only NaN is a hole")
+    return matrix
+
+
+def training_matrix(run: Run, training: TrainingData, known: KnownCells) -> NamedMatrix:
+    """Return the training matrix, with the known cells as they were given.
+
+    If the ratings were no matrix, it has all users and items in the order of their names, and
+    becomes a table.
+    """
+    matrix = training.read()
+    if matrix is None:
+        return _by_names(run, training.library, known)
+    names = _row_names(matrix)
+    labels = np.array(matrix.labels)
+    users = run.users.index_of(names)
+    items = run.items.index_of(labels)
+    stored = known.of(users, items)
+    values = matrix.values
+    values[np.isnan(stored)] = np.nan
+    changed = ~np.isnan(stored) & (values.astype(np.float32) != stored)  # since the fit
+    values[changed] = as_written(stored[changed])
+    build = partial(_build, training.matrix, matrix.position)
+    return NamedMatrix(names, labels, values, build, known.bounded(users, items))
+
+
+def _by_names(run: Run, library: str | None, known: KnownCells) -> NamedMatrix:
+    """Return the matrix of all users and items of a run, in the order of their names.
+
+    Raises InputError if an item has the name of the column of users.
+    """
+    users = np.argsort(run.users.ids, kind="stable").astype(np.int32)
+    items = np.argsort(run.items.ids, kind="stable").astype(np.int32)
+    names = run.users.ids[users]
+    labels = run.items.ids[items]
+    if "user" in labels.tolist():
+        raise InputError(
+            "an item is named 'user', as is the column of users: give complete a matrix X with the"
+            " users in its index"
+        )
+    values = as_written(known.of(users, items))
+    columns_of = _wide_table
+    if run.users.parts or run.items.parts:
+        columns_of = partial(_long_table, run)
+
+    def build(values: Float64) -> Any:
+        table = Table(columns_of(names, labels, values))
+        if library is None:
+            return table
+        return table.frame_of(library)
+
+    return NamedMatrix(names, labels, values, build, known.bounded(users, items))
+
+
+def _wide_table(names: Array, labels: Array, values: Float64) -> dict[str, Array]:
+    """Return a column ``user`` and one for each item."""
+    columns = {"user": names}
+    for label, column in zip(labels.tolist(), values.T, strict=True):
+        columns[str(label)] = column
+    return columns
+
+
+def _long_table(run: Run, names: Array, labels: Array, values: Float64) -> dict[str, Array]:
+    """Return a row for each pair of a user and an item, with a column for each part of a name."""
+    return {
+        **run.users.table(np.repeat(names, len(labels))),
+        **run.items.table(np.tile(labels, len(names))),
+        "rating": values.ravel(),
+    }
+
+
+def other_matrix(run: Run, training: TrainingData, X: Any, form: InputForm) -> NamedMatrix:
+    """Return another matrix, whose rows without names get names that the run does not know.
+
+    Raises InputError if X is no matrix, or its columns do not match those of the model.
+    """
+    trained = training.read()
+    if trained is None:
+        form = form._replace(columns=_column_of_users(X, form.columns))
+    X = data_array_of(X, form.choice)
+    matrix = read(X, form)
+    build = partial(_build, X, matrix.position)
+    if matrix.names is None and not hasattr(X, "columns"):
+        matrix = matrix._replace(labels=_labels_by_position(matrix, trained))
+    labels = np.array(matrix.labels)
+    if (run.items.index_of(labels) < 0).all():
+        raise InputError(f"the model knows none of the columns: {listed(labels.tolist())}")
+    names = matrix.names
+    if names is None:
+        if trained is not None and _are_equal(matrix, trained):
+            names = _row_names(trained)
+        else:
+            names = _unknown_names(run.users, len(matrix.values))
+    values = matrix.values
+    bounded = None
+    if matrix.bounds is not None:
+        row, column = np.nonzero(~np.isnan(matrix.bounds[0]))
+        lower, upper = matrix.bounds[:, row, column]
+        bounded = BoundedCells(row, column, lower, upper, np.ones(len(row)))
+        values[row, column] = np.nan
+    return NamedMatrix(names, labels, values, build, bounded)
+
+
+def _column_of_users(X: Any, columns: str | Columns | None) -> Columns | None:
+    """Return which column of a matrix names its rows, given the columns of a table of ratings.
+
+    It is None if the matrix has no such column: its rows are then named as without `columns`.
+    """
+    labels = [str(label) for label in getattr(X, "columns", ())]
+    asked = {role: name for role, name in parse_columns(columns).items() if role == "user"}
+    found = expand_parts(asked, labels)
+    if not found or not set(found.values()) <= set(labels):
+        return None
+    return asked
+
+
+def _labels_by_position(matrix: Matrix, trained: Matrix | None) -> list[Any]:
+    """Return the labels of the training matrix for a matrix whose columns have none."""
+    if trained is None:
+        raise InputError(
+            "the columns of X have no names, and the model was not fitted to a matrix: give a data"
+            " frame"
+        )
+    expected = len(trained.labels)
+    found = len(matrix.labels)
+    if found != expected:
+        raise InputError(f"X has {found} features, but BPMF is expecting {expected} features")
+    return trained.labels
+
+
+def _are_equal(matrix: Matrix, trained: Matrix) -> bool:
+    same_labels = list(map(str, matrix.labels)) == list(map(str, trained.labels))
+    return same_labels and np.array_equal(matrix.values, trained.values, equal_nan=True)
+
+
+def _row_names(matrix: Matrix) -> Array:
+    """Return the names of rows; without any, they are numbered, as `fit` numbers them."""
+    if matrix.names is None:
+        return np.arange(len(matrix.values))
+    return matrix.names
+
+
+def _unknown_names(users: Vocabulary, number: int) -> Array:
+    """Return names that are not in a vocabulary."""
+    if users.integers:
+        lowest = min(0, int(users.ids.min()))
+        return lowest - 1 - np.arange(number)
+    mark = "row "
+    while any(name.startswith(mark) for name in users.ids.tolist()):
+        mark += "of X "
+    return np.array([f"{mark}{k}" for k in range(number)], object)
+
+
+def _build(X: Any, position: int | None, values: Float64) -> Any:
+    """Return a matrix like `X`; a dense array if X is a sparse matrix."""
+    if hasattr(X, "tocoo"):
+        return values
+    return fill_in(X, position, values)

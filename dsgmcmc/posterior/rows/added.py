@@ -1,0 +1,666 @@
+r"""Folds in users or items with new ratings: computes their exact posterior given each saved draw.
+
+Given a draw, the ratings x of a row depend on the other side only through phi_j = (H_j, 1), so
+theta of the row, with prior N(m, Lambda^-1), is normal [Salakhutdinov 2008, eq. 11]:
+
+    precision  Lambda* = Lambda + tau sum_j g'_j phi_j phi_j^T
+    mean       Lambda*^-1 (Lambda m + tau sum_j g'_j (x_j - mu - b_j) phi_j)
+
+where g'_j is the noise scale of H_j, and m includes the terms of implicit features and of features.
+The mixture over all saved draws is the posterior of the row given its ratings and all others. The
+only approximation is that the new ratings do not change other parameters.
+
+If rows have individual noise scales, theta | g and g | theta ~ Gamma((nu + n) / 2, (nu + tau SSE) /
+2) are drawn in turns, and so are the values of ratings that are known only by bounds. Unknown
+effects of time are independent between ratings. Under likelihoods that are not conditionally
+normal, rows are drawn (`dsgmcmc.posterior.rows.slice_sampling`). docs/serving.md says what happens
+to rows that the run knows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
+from math import inf
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.random import Generator
+
+from dsgmcmc.errors import InputError, refusing
+from dsgmcmc.model.blocks import ROUNDING_VARIANCE
+from dsgmcmc.model.likelihoods import Law
+from dsgmcmc.model.likelihoods.limits import resolution_from
+from dsgmcmc.model.parts import PARTS
+from dsgmcmc.model.rounding import truncated_gamma
+from dsgmcmc.posterior.draws import OTHER, Draw, RowDistributions
+from dsgmcmc.posterior.index import SIDE_OF, Vocabulary, unknown_names
+from dsgmcmc.posterior.levels import refuse_absent_levels, refuse_items_with_absent_levels
+from dsgmcmc.posterior.rows.by_parts import name_features_of
+from dsgmcmc.posterior.rows.new_ratings import NewRatings, joined_bounds
+from dsgmcmc.posterior.rows.slice_sampling import RatedRow, RatedRows, draw_rows
+from dsgmcmc.posterior.run import Run
+from dsgmcmc.ratings.file import Ratings
+from dsgmcmc.ratings.format import SLAB, row_slabs
+from dsgmcmc.ratings.names import array_of
+from dsgmcmc.types import Array, Factor, Float64, Int32, Int64
+
+if TYPE_CHECKING:  # slow to import
+    from scipy.sparse import csr_matrix
+
+#: Draws of theta given g and the values of ratings within bounds, and of these given theta.
+GIBBS_SWEEPS = 10
+#: Rows whose ratings are in memory at a time.
+TOGETHER = 256
+#: Largest number of bytes of covariances that are kept; more are computed again when needed.
+KEPT_BYTES = 1 << 27
+
+
+class RatingsOfRows(NamedTuple):
+    """Ratings of some rows, (n,) each.
+
+    Attributes
+    ----------
+    rows : int
+        Positions of the users (or items) among the rows.
+    others : int32
+        Items (or users), by their rows in the run.
+    values : float
+        The ratings.
+    weights : float
+        Relative precisions of the ratings.
+    bounds : (n, 2) float or None
+        Lower and upper bounds of the ratings, equal if they are exact; None if all are.
+    """
+
+    rows: Array
+    others: Int32
+    values: Array
+    weights: Array
+    bounds: Array | None = None
+
+    def followed_by(self, later: RatingsOfRows) -> RatingsOfRows:
+        """Return these ratings and later ones."""
+        return self.joined([self, later])
+
+    @classmethod
+    def joined(cls, parts: Sequence[RatingsOfRows]) -> RatingsOfRows:
+        """Return the ratings of all parts."""
+        values = [part.values for part in parts]
+        return cls(
+            rows=np.concatenate([part.rows for part in parts]),
+            others=np.concatenate([part.others for part in parts]),
+            values=np.concatenate(values),
+            weights=np.concatenate([part.weights for part in parts]),
+            bounds=joined_bounds(values, [part.bounds for part in parts]),
+        )
+
+    def select(self, chosen: Array) -> RatingsOfRows:
+        """Return some ratings, by a mask or by their positions."""
+        bounds = self.bounds
+        if bounds is not None:
+            bounds = bounds[chosen]
+        return RatingsOfRows(
+            rows=self.rows[chosen],
+            others=self.others[chosen],
+            values=self.values[chosen],
+            weights=self.weights[chosen],
+            bounds=bounds,
+        )
+
+    def last_of_pairs(self, others: int) -> RatingsOfRows:
+        """Return the last rating of every pair, given the number of the run's items (or users)."""
+        pairs = self.rows.astype(np.int64) * others + self.others
+        last = len(pairs) - 1 - np.unique(pairs[::-1], return_index=True)[1]
+        return self.select(last)
+
+
+# ---------------------------------------------------------- new ratings with the ratings of the run
+
+
+def fold_in(run: Run, new: NewRatings, data: Path | None = None) -> tuple[FoldIn, list[str]]:
+    """Fold in new ratings and new features.
+
+    Parameters
+    ----------
+    run : Run
+    new : NewRatings
+    data : Path, optional
+        Path of the run's ratings file, if it was moved; it is needed for rows that the run knows.
+
+    Returns
+    -------
+    FoldIn
+    notes : list of str
+        Notes on ratings that are left out, because the run does not know the item (or user).
+
+    Raises
+    ------
+    InputError
+        If a name has the wrong type, nothing is left to fold in, or a known row needs the missing
+        ratings file.
+    """
+    vocabulary = run.vocabulary(new.entity)
+    other_vocabulary = run.vocabulary(OTHER[new.entity])
+    others = other_vocabulary.index_of(new.others)
+    used = others >= 0
+    notes = []
+    if not used.all():
+        unknown = list(dict.fromkeys(new.others[~used].tolist()))
+        notes.append(
+            f"{int((~used).sum())} rating(s) left out:"
+            f" {unknown_names(other_vocabulary.entity, unknown)}"
+        )
+    names = vocabulary.typed(new.names)
+    ids = array_of(sorted({*names[used].tolist(), *new.described})).astype(vocabulary.ids.dtype)
+    if not len(ids):
+        raise InputError("; ".join([*notes, "nothing is left to fold in"]))
+    folded = Vocabulary(new.entity, ids, vocabulary.labels)
+    ratings = RatingsOfRows(
+        rows=folded.index_of(names),
+        others=others,
+        values=np.asarray(new.values),
+        weights=new.weights,
+        bounds=new.bounds,
+    ).select(used)
+    rows_in_run = vocabulary.index_of(ids)
+    described = new.described
+    of_names = name_features_of(run, new.entity)
+    if of_names is not None:
+        of_names.check_new(ids[rows_in_run < 0].tolist())
+        described = of_names.by_name(ids.tolist()) | described
+    known = np.flatnonzero(rows_in_run >= 0)
+    if len(known):
+        with run.open_ratings(data) as stored:
+            old = training_ratings(stored, new.entity, rows_in_run[known])
+            if run.feature_names(new.entity):
+                stored_features = {
+                    name: _stored_features(run, stored, new.entity, row)
+                    for name, row in zip(
+                        ids[known].tolist(), rows_in_run[known].tolist(), strict=True
+                    )
+                }
+                described = described | stored_features | new.described
+        ratings = old._replace(rows=known[old.rows]).followed_by(ratings)
+    features = _stacked(described, ids, len(run.feature_names(new.entity)))
+    if not run.facts.get("replicates"):
+        ratings = ratings.last_of_pairs(len(other_vocabulary))
+    return FoldIn(run, folded, ratings, features), notes
+
+
+def fold_in_parts(
+    run: Run, users: list[Any], new: NewRatings | None = None, data: Path | None = None
+) -> FoldIn | None:
+    """Fold in users whom the run has not seen, but of whose names it knows all parts.
+
+    They are folded in with the ratings and features in `new`. Returns None if there are no such
+    users.
+    """
+    of_names = name_features_of(run, "user")
+    if of_names is None:
+        return None
+    names = array_of(users)
+    unseen = names[run.users.index_of(names) < 0]
+    known = unseen[of_names.are_known(unseen)].tolist()
+    if not known:
+        return None
+    no_names = np.zeros(0, object)
+    described = NewRatings(
+        entity="user",
+        names=no_names,
+        others=no_names,
+        values=np.zeros(0),
+        weights=np.zeros(0),
+        described=of_names.by_name(known),
+    )
+    if new is not None:
+        described = described.updated(new)
+    return fold_in(run, described, data)[0]
+
+
+def index_with(vocabulary: Vocabulary, names: Any, newcomers: FoldIn | None) -> Int32:
+    """Return the rows of users or items by name, (n,); -1 for names that nothing knows.
+
+    Rows that were folded in follow those of the run, and come before them for names of both.
+    """
+    index = vocabulary.index_of(names)
+    if newcomers is not None and newcomers.entity == vocabulary.entity:
+        new = newcomers.vocabulary.index_of(names)
+        index = np.where(new >= 0, new + np.int32(len(vocabulary)), index)
+    return index
+
+
+def training_ratings(ratings: Ratings, entity: str, rows: Int32) -> RatingsOfRows:
+    """Read the training ratings of users (or items), given by distinct rows (q,) int32."""
+    position_of = np.full(max(ratings.n_rows, ratings.n_cols), -1)
+    position_of[rows] = np.arange(len(rows))
+    parts = []
+    for start, stop in row_slabs(ratings.row_indptr, SLAB):
+        slab = ratings.slab("train", start, stop)
+        rows = (start + slab.rows).astype(np.int32)
+        if ratings.orientation.factor_of(entity) == Factor.W:
+            raters = rows
+            rated = slab.indices
+        else:
+            raters = slab.indices
+            rated = rows
+        bounds = None
+        if slab.bounds is not None:
+            bounds = np.column_stack(slab.bounds)
+        of_slab = RatingsOfRows(
+            rows=position_of[raters],
+            others=rated,
+            values=slab.values,
+            weights=slab.precisions,
+            bounds=bounds,
+        )
+        parts.append(of_slab.select(of_slab.rows >= 0))
+    return RatingsOfRows.joined(parts)
+
+
+def _stored_features(run: Run, ratings: Ratings, entity: str, row: int) -> csr_matrix:
+    """Read the features of a user (or item) that the run knows, (1, F)."""
+    side = SIDE_OF[run.index.factors[entity]]
+    return ratings.feature_slab(side, row, row + 1).matrix()
+
+
+def _stacked(described: Mapping[Any, csr_matrix], names: Array, width: int) -> csr_matrix | None:
+    """Return features in the order of names, (n, width); rows without features are empty.
+
+    None without features.
+    """
+    from scipy.sparse import csr_matrix, vstack  # slow to import
+
+    if not width:
+        return None
+    return vstack([described.get(name, csr_matrix((1, width))) for name in names.tolist()], "csr")
+
+
+# ------------------------------------------------------------- distributions of rows at saved draws
+
+
+#: Indices of rows with ratings, and these rows, in batches.
+RatedBatches = Iterator[tuple[Int64, list[RatedRow]]]
+
+
+class NewRowPrior(NamedTuple):
+    """Prior of all rows at a draw.
+
+    Attributes
+    ----------
+    features : (n, D) float64
+        Terms of the rows' features in their prior means.
+    precision : (D, D) float64
+    of_all_pairs : (D, D) float64
+        Precision from the likelihood term of all pairs, rated or not.
+    """
+
+    features: Float64
+    precision: Float64
+    of_all_pairs: Float64
+
+
+class FoldIn:
+    """Users (or items) of a run with new ratings.
+
+    Parameters
+    ----------
+    run : Run
+        A run with saved draws.
+    names : Vocabulary
+        Names of the rows, which are users or items.
+    ratings : RatingsOfRows
+        Ratings of the rows. For a user that the run knows, they must include those from which the
+        run was sampled.
+    features : (names, F) sparse matrix, optional
+        Features of the rows, if the run has features of them; a row without features is taken to be
+        average.
+
+    Raises
+    ------
+    InputError
+        If the run has no draws, or its likelihood, or the levels of an item, exclude a rating.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        names: Vocabulary,
+        ratings: RatingsOfRows,
+        features: csr_matrix | None = None,
+    ) -> None:
+        run.need_draws()
+        self.run = run
+        self.entity = names.entity
+        self.vocabulary = names
+        self._features = features
+        self._has_parameters = names.entity == run.parameter_owner
+        law = run.config.law
+        law.check_new(ratings.values, float(run.facts["minimum"]))
+        if names.entity == "user":
+            refuse_absent_levels(run, ratings.others, ratings.values)
+        else:
+            refuse_items_with_absent_levels(run, run.items.index_of(names.ids))
+        order = np.argsort(ratings.rows, kind="stable")
+        values = law.transform.scaled(ratings.values[order].astype(np.float64))
+        self._values = law.codes(values, run.levels)
+        self._others = ratings.others[order]
+        self._weights = ratings.weights[order]
+        self._bounds: Float64 | None = None
+        if ratings.bounds is not None:
+            bounds = ratings.bounds[order].astype(np.float64)
+            self._bounds = law.transform.scaled_bounds(bounds)
+        self._ends = np.searchsorted(ratings.rows[order], np.arange(len(names) + 1))
+        self._all = np.arange(len(names))
+        # both by position of the draw
+        self._rows: dict[int, RowDistributions] = {}
+        self._priors: dict[int, NewRowPrior] = {}
+        width = run.config.rank + run.config.biases
+        self._keeps_covariances = 8 * len(names) * len(run.draws) * width**2 <= KEPT_BYTES
+
+    def rated(self, row: int) -> Int32:
+        """Return the rows of the items (or users) that a new row rated, given by its position."""
+        return self._others[self._ends[row] : self._ends[row + 1]]
+
+    def rows(self, position: int, chosen: Array) -> RowDistributions:
+        """Return the distributions of new rows at a saved draw.
+
+        Parameters
+        ----------
+        position : int
+            Position of the draw in the run's `draws`.
+        chosen : (q,) int
+            Positions of the new rows in the vocabulary.
+
+        Returns
+        -------
+        RowDistributions
+            Means, covariances, 1 / g (or 1 / s for ordinal ratings), and parameters of the
+            likelihood if users have their own.
+        """
+        if not self._keeps_covariances and self._are_independent(position):
+            return self._solve(position, chosen)
+        if position not in self._rows:
+            rows = self._solve(position, self._all)
+            if not self._keeps_covariances:
+                rows = rows._replace(covariance=rows.covariance[:0].copy())
+            self._rows[position] = rows
+        rows = self._rows[position]
+        if self._keeps_covariances:
+            return rows.at(chosen)
+        return RowDistributions(
+            mean=rows.mean[chosen],
+            covariance=self._covariances(position, chosen, 1 / rows.noise[chosen]),
+            noise=rows.noise[chosen],
+            parameters=None if rows.parameters is None else rows.parameters[chosen],
+        )
+
+    def drawn(self, position: int, rng: Generator) -> FoldIn:
+        """Return a copy in which every row at a saved draw is one draw from its distribution."""
+        rows = self.rows(position, self._all)
+        mean = np.array(
+            [
+                rng.multivariate_normal(mean, covariance)
+                for mean, covariance in zip(rows.mean, rows.covariance, strict=True)
+            ]
+        )
+        at_draw = rows._replace(mean=mean, covariance=np.zeros_like(rows.covariance))
+        result = copy(self)
+        result._rows = {position: at_draw}
+        result._keeps_covariances = True
+        return result
+
+    def _are_independent(self, position: int) -> bool:
+        """Return whether rows are normal at a draw, so that none needs the numbers of another."""
+        has_noise_scales = f"{self.entity}.nu" in self.run.draw(position).shared
+        is_normal = self.run.config.law.is_conditionally_gaussian()
+        return is_normal and not has_noise_scales and self._bounds is None
+
+    def _solve(self, position: int, chosen: Array) -> RowDistributions:
+        """Compute the distributions of some rows at a saved draw."""
+        draw = self.run.draw(position)
+        rows = self._without_ratings(position, chosen)
+        rng = np.random.default_rng([0, position])
+        batches = self._rated_rows(position, chosen)
+        if self.run.config.law.is_conditionally_gaussian():
+            nu = draw.shared.get(f"{self.entity}.nu")
+            of_all_pairs = self._prior(position).of_all_pairs
+            noise = NoiseOfRow(nu, self._largest_scale(draw))
+            self._set_normal(rows, batches, of_all_pairs=of_all_pairs, noise=noise, rng=rng)
+        else:
+            self._set_drawn(rows, draw, batches, rng)
+        return rows
+
+    def _prior(self, position: int) -> NewRowPrior:
+        """Return the prior of the rows at a saved draw."""
+        if position not in self._priors:
+            draw = self.run.draw(position)
+            theta = draw.theta[OTHER[self.entity]].astype(np.float64)
+            self._priors[position] = NewRowPrior(
+                features=self._of_features(draw),
+                precision=np.linalg.inv(draw.prior[self.entity].covariance).astype(np.float64),
+                of_all_pairs=draw.tau * (self.run.config.zero_weight or 0.0) * theta.T @ theta,
+            )
+        return self._priors[position]
+
+    def _without_ratings(self, position: int, chosen: Array) -> RowDistributions:
+        """Return the distributions of rows given their features alone."""
+        draw = self.run.draw(position)
+        unseen = draw.unseen[self.entity]
+        parameters = None
+        if self._has_parameters:
+            shared = self.run.config.law.parameters_of(draw.shared)
+            assert shared is not None
+            parameters = np.tile(shared, (len(chosen), 1))
+        return RowDistributions(
+            mean=unseen.mean + self._prior(position).features[chosen],
+            covariance=np.tile(unseen.covariance.astype(np.float64), (len(chosen), 1, 1)),
+            noise=np.ones(len(chosen)),
+            parameters=parameters,
+        )
+
+    def _covariances(self, position: int, chosen: Array, scales: Float64) -> Float64:
+        """Return the covariances of rows at a saved draw, (q, D, D), given their noise scales g."""
+        rows = self._without_ratings(position, chosen)
+        is_normal = self.run.config.law.is_conditionally_gaussian()
+        for indices, rated in self._rated_rows(position, chosen):
+            if not is_normal:
+                rows.covariance[indices] = 0.0
+                continue
+            of_all_pairs = self._prior(position).of_all_pairs
+            for k, row in zip(indices.tolist(), rated, strict=True):
+                rows.covariance[k] = normal_covariance(
+                    self.run.config.law, row, of_all_pairs=of_all_pairs, g=scales[k]
+                )
+        return rows.covariance
+
+    def _set_normal(
+        self,
+        rows: RowDistributions,
+        batches: RatedBatches,
+        *,
+        of_all_pairs: Float64,
+        noise: NoiseOfRow,
+        rng: Generator,
+    ) -> None:
+        """Set the distributions of rows with ratings, which are normal given their noise scales."""
+        for indices, rated in batches:
+            for k, row in zip(indices.tolist(), rated, strict=True):
+                rows.mean[k], rows.covariance[k], rows.noise[k] = normal_row(
+                    self.run.config.law, row, of_all_pairs=of_all_pairs, noise=noise, rng=rng
+                )
+
+    def _set_drawn(
+        self, rows: RowDistributions, draw: Draw, batches: RatedBatches, rng: Generator
+    ) -> None:
+        """Draw the rows with ratings; each gets its draw, with covariance 0."""
+        law = self.run.config.law
+        prior = law.own_prior(draw, self.entity, self._largest_scale(draw))
+        for indices, rated in batches:
+            theta, own = draw_rows(RatedRows(law, rated), prior, rng)
+            rows.mean[indices] = theta
+            rows.covariance[indices] = 0.0
+            rows.noise[indices] = 1 / own.scale
+            if rows.parameters is not None:
+                rows.parameters[indices] = own.parameters
+
+    def _largest_scale(self, draw: Draw) -> float:
+        """Return the largest noise scale of a row at a draw, given those of the other side.
+
+        Noise has at least the variance of rounding (`dsgmcmc.model.rounding`).
+        """
+        step = resolution_from(self.run.facts)
+        if step is None or not self.run.config.rounding_bounds_noise:
+            return inf
+        others = float(draw.noise_scale[OTHER[self.entity]].max(initial=1.0))
+        weight = float(self._weights.max(initial=1.0))
+        return 1 / (step**2 * ROUNDING_VARIANCE * draw.tau * others * weight)
+
+    def _rated_rows(self, position: int, chosen: Array) -> RatedBatches:
+        """Yield indices among `chosen` of rows with ratings, at most `TOGETHER`, and the rows."""
+        draw = self.run.draw(position)
+        prior = self._prior(position)
+        mean = draw.prior[self.entity].mean
+        with_ratings = np.flatnonzero(self._ends[chosen + 1] > self._ends[chosen])
+        for start in range(0, len(with_ratings), TOGETHER):
+            indices = with_ratings[start : start + TOGETHER]
+            rated = []
+            for k in chosen[indices].tolist():
+                rated.append(self._rated_row(draw, k, mean + prior.features[k], prior.precision))
+            yield indices, rated
+
+    def _of_features(self, draw: Draw) -> Float64:
+        """Return the terms of the rows' features in their prior means, (n, D)."""
+        if self._features is None:
+            width = draw.theta[self.entity].shape[1]
+            return np.broadcast_to(np.zeros(width), (len(self.vocabulary), width))
+        effects = draw.shared[f"{self.entity}.features.effects"]
+        centre = self.run.index.encoding(self.entity)[1]
+        has_features = np.diff(self._features.indptr) > 0
+        terms: Float64 = self._features @ effects - np.outer(has_features, centre @ effects)
+        return terms
+
+    def _rated_row(self, draw: Draw, k: int, centre: Float64, precision: Float64) -> RatedRow:
+        """Return the ratings of row `k` at a draw, and its prior.
+
+        The parts of the model add their terms to both.
+        """
+        config = self.run.config
+        rated = self.rated(k)
+        for part in PARTS.values():
+            term = part.of_rated(draw, self.entity, rated)
+            if term is not None:
+                centre = centre + term
+        unknown = np.full(len(rated), -1, np.int32)
+        if self.entity == "user":
+            added, variance = draw.of_ratings(unknown, rated)
+        else:
+            added, variance = draw.of_ratings(rated, unknown)
+        phi = draw.theta[OTHER[self.entity]][rated].astype(np.float64)
+        offset = np.full(len(phi), self.run.mean) + added
+        scales = draw.tau * draw.noise_scale[OTHER[self.entity]][rated].astype(np.float64)
+        if config.biases:
+            offset = offset + phi[:, config.rank]
+            phi[:, config.rank] = 1.0
+        return RatedRow(
+            features=phi,
+            offset=offset,
+            x=self._values[self._ends[k] : self._ends[k + 1]],
+            scales=scales * self._weights[self._ends[k] : self._ends[k + 1]],
+            effects=np.broadcast_to(np.asarray(variance, np.float64), len(phi)),
+            centre=centre,
+            precision=precision,
+            parameters=self._parameters(draw, rated),
+            bounds=self._bounds_of(k),
+        )
+
+    def _bounds_of(self, k: int) -> Float64 | None:
+        """Return the bounds of the ratings of row `k`; None if all are exact."""
+        if self._bounds is None:
+            return None
+        bounds = self._bounds[self._ends[k] : self._ends[k + 1]]
+        if np.array_equal(bounds[:, 0], bounds[:, 1]):
+            return None
+        return bounds
+
+    def _parameters(self, draw: Draw, rated: Int32) -> Array | None:
+        """Return the likelihood's parameters for the ratings of a row: for all, or for each."""
+        law = self.run.config.law
+        of_others = draw.own_parameters(law, OTHER[self.entity])
+        if of_others is None:
+            return law.parameters_of(draw.shared)
+        return of_others[rated]
+
+
+class NoiseOfRow(NamedTuple):
+    """Prior of the noise scale g of a row.
+
+    Attributes
+    ----------
+    nu : (1,) float64 or None
+        Degrees of freedom; None if noise is shared.
+    most : float
+        Largest g.
+    """
+
+    nu: Array | None
+    most: float = inf
+
+
+def normal_row(
+    law: type[Law], row: RatedRow, *, of_all_pairs: Float64, noise: NoiseOfRow, rng: Generator
+) -> tuple[Float64, Float64, float]:
+    """Return mean, covariance and 1 / g of a row that is normal given g and its ratings.
+
+    Ratings that are known only by bounds have drawn values [Tanner & Wong 1987].
+    `of_all_pairs` is the precision from the likelihood term of all pairs, rated or not.
+    """
+    noise_precision = _noise_precision(row)
+    gram, moment = _statistics(law, row, of_all_pairs)
+    g = 1.0
+    for sweep in range(GIBBS_SWEEPS + 1):
+        inverse = _inverse_root(row.precision + g * gram)
+        mean = inverse.T @ (inverse @ (row.precision @ row.centre + g * moment))
+        if (noise.nu is None and row.bounds is None) or sweep == GIBBS_SWEEPS:
+            break
+        drawn = mean + inverse.T @ rng.standard_normal(len(mean))
+        if row.bounds is not None:
+            row = row.with_drawn_values(law, drawn, g * noise_precision, rng)
+            _, moment = _statistics(law, row, of_all_pairs)
+        if noise.nu is not None:
+            nu = noise.nu.item()
+            errors = row.x - row.offset - row.features @ drawn
+            squares = float(noise_precision @ errors**2)
+            g = truncated_gamma((nu + len(errors)) / 2, (nu + squares) / 2, noise.most, rng)
+    return mean, inverse.T @ inverse, 1 / g
+
+
+def normal_covariance(law: type[Law], row: RatedRow, *, of_all_pairs: Float64, g: float) -> Float64:
+    """Return the covariance of a row that is normal, given g; arguments as for `normal_row`."""
+    gram, _ = _statistics(law, row, of_all_pairs)
+    inverse = _inverse_root(row.precision + g * gram)
+    return np.asarray(inverse.T @ inverse)
+
+
+def _noise_precision(row: RatedRow) -> Float64:
+    """Return the precisions of the noise of a row's ratings and of unknown effects, at g = 1."""
+    if np.any(row.effects):
+        return 1 / (1 / row.scales + row.effects)
+    return row.scales
+
+
+def _statistics(law: type[Law], row: RatedRow, of_all_pairs: Float64) -> tuple[Float64, Float64]:
+    """Return what the ratings add to a row's precision, and to precision times mean, at g = 1."""
+    statistics = law.statistics(row.features, row.x - row.offset, _noise_precision(row))
+    assert statistics is not None
+    gram, moment = statistics
+    return gram + of_all_pairs, moment
+
+
+def _inverse_root(precision: Float64) -> Float64:
+    """Return L^-1 of a precision L L^T."""
+    problem = "nothing can be folded in, as a saved draw has invalid precisions"
+    with refusing(problem, np.linalg.LinAlgError):
+        lower = np.linalg.cholesky(precision)
+    return np.asarray(np.linalg.inv(lower))

@@ -1,0 +1,94 @@
+"""How new ratings are read for a run: by which columns, in the arrangement of its ratings."""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from typing import Any
+
+import numpy as np
+
+from dsgmcmc.input.arrays import InputForm, array_columns, is_wide
+from dsgmcmc.input.roles import CONTEXT, parse_columns
+from dsgmcmc.posterior.draws import ENTITIES
+from dsgmcmc.posterior.run import Run
+from dsgmcmc.ratings.names import of_parts
+from dsgmcmc.tables.frames import Frame, as_frame
+from dsgmcmc.tables.usual import Columns
+from dsgmcmc.types import Array
+
+
+def form_of_new(run: Run, form: InputForm, X: Any, y: Any = None) -> InputForm:
+    """Return how new ratings X in memory are read, given the form of the model.
+
+    Those of a table of three directions have its columns, in the arrangement of the run. A data
+    frame may have other columns of the run's ratings, too, unless the form says otherwise.
+    """
+    if X is None or is_wide(X, y, form):
+        return form
+    if run.directions:
+        form = form._replace(columns=_arranged_columns(run, form.columns))
+    found_in = {str(label) for label in getattr(as_frame(X), "columns", ())}
+    return form._replace(columns=_with_named_columns(run, form.columns, found_in))
+
+
+def columns_of_file(run: Run, columns: Columns, names: Set[str]) -> dict[str, Any]:
+    """Return columns of new ratings in a file with these columns by role, as `form_of_new` does."""
+    if run.directions:
+        columns = _arranged_columns(run, columns)
+    return parse_columns(_with_named_columns(run, columns, names))
+
+
+def _arranged_columns(run: Run, columns: str | Columns | None) -> dict[str, Any]:
+    """Return columns of new ratings by role, in the arrangement of a run."""
+    arranged: dict[str, Any] = parse_columns(columns)
+    arranged.pop(CONTEXT, None)
+    return arranged | run.labels
+
+
+def _with_named_columns(
+    run: Run, columns: str | Columns | None, found_in: Set[str]
+) -> str | Columns | None:
+    """Return columns of new ratings by role, with those of the run's ratings that a table has."""
+    given: dict[str, Any] = parse_columns(columns)
+    of_run: dict[str, Any] = {}
+    for role, name in run.columns.items():
+        if role not in (*ENTITIES, *given) and name in found_in:
+            of_run[role] = name
+    for entity, labels in run.labels.items():
+        if entity not in given and labels and set(labels) <= found_in:
+            of_run[entity] = labels
+    if not of_run:
+        return columns
+    return given | of_run
+
+
+def frame_of_parts(run: Run, X: Any, y: Any = None) -> Any:
+    """Return an array of new ratings as a data frame, if names of the run have several parts.
+
+    The array has a column for each part of users and items, or for each direction of a table of
+    three directions, and then the ratings, unless they are in `y`. Other objects are returned
+    unchanged. Raises InputError if the array has another number of columns.
+    """
+    if not isinstance(X, np.ndarray | list | tuple):
+        return X
+    if not any(run.vocabulary(entity).parts for entity in ENTITIES):
+        return X
+    labels = list(run.directions)
+    if not labels:
+        labels = [label for of_entity in run.labels.values() for label in of_entity]
+    if y is None:
+        labels.append(run.columns.get("rating", "rating"))
+    return Frame(array_columns(X, labels))
+
+
+def pairs_of(columns: dict[str, Array], run: Run) -> Array:
+    """Return users and items in columns by role as an array, with a column for each part.
+
+    The columns of a table of three directions are in their own order.
+    """
+    parts = [part for entity in ENTITIES for part in of_parts(columns, entity)]
+    if run.directions:
+        labels = [label for of_entity in run.labels.values() for label in of_entity]
+        part_of = dict(zip(labels, parts, strict=True))
+        parts = [part_of[column] for column in run.directions]
+    return np.column_stack([part.astype(object) for part in parts])

@@ -1,0 +1,1 @@
+"""Makes a ratings file: rows are merged, split, numbered, sorted and written."""

@@ -1,0 +1,1 @@
+"""The ratings file: its format, how it is read and written, and what its names and values say."""

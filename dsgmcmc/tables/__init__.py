@@ -1,0 +1,1 @@
+"""Tables outside of files of ratings: DuckDB, data frames, usual names of columns, results."""
