@@ -25,13 +25,12 @@ def read_titles(path: Path, matching: str | None = None) -> dict[str, str]:
     InputError if the file cannot be read, has a single column or a header without a column of
     titles, or if `matching` is not a regular expression.
     """
-    import duckdb  # slow to import
-
-    from dsgmcmc.input.detect import open_table
+    from dsgmcmc.input.detect import open_table  # DuckDB is slow to import
+    from dsgmcmc.tables.session import open_small_session
 
     with refusing(f"{matching!r} is not a regular expression", re.error):
         pattern = re.compile(matching or "", re.IGNORECASE)
-    with duckdb.connect() as db:
+    with open_small_session() as db:
         table = open_table(db, path, lambda fields: _find_id(fields) is not None, latin1=True)
         id_column, title_column = _find_columns(table)
         fields = ", ".join(f"c{k}::VARCHAR" for k in range(table.width))

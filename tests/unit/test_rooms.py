@@ -260,6 +260,24 @@ def test_what_people_see_goes_through_one_place():
     assert importers("rich.console") == importers("rich.table") == {"terminal.py"}
 
 
+def test_a_mechanism_has_one_owner():
+    """The table of owners is true: what shows a mechanism stands in the files that own it alone.
+
+    A second place would be a second way of doing the same.
+    """
+    page = (PACKAGE.parent / "docs" / "dev" / "adding.md").read_text(encoding="utf-8")
+    rows = re.findall(
+        r"^\| ([^|`]+) \| `([^|`]+)` \| ((?:`[\w/.]+`(?:, )?)+) \|$", page, re.MULTILINE
+    )
+    assert len(rows) > 8
+    for mechanism, code, owners in rows:
+        places = {name for name, path in FILES.items() if code in path.read_text(encoding="utf-8")}
+        owned = tuple(re.findall(r"`([\w/.]+)`", owners))
+        assert places, f"{mechanism}: no file has {code}"
+        assert not {name for name in places if not name.startswith(owned)}, mechanism
+        assert all(any(name.startswith(owner) for name in places) for owner in owned), mechanism
+
+
 def test_hdf5_lives_with_the_file_formats():
     """A format is promised to users, so one place reads and writes it, with its checks; two others
     read files of other programs.
