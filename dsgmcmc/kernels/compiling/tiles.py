@@ -10,15 +10,19 @@ import it.
 
 from __future__ import annotations
 
-from typing import Any
-
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
+from numba.core.base import BaseContext as CodeContext
+from numba.core.typing.context import BaseContext as TypingContext
+from numba.core.typing.templates import Signature
 from numba.extending import intrinsic
 
 from dsgmcmc.kernels.compiling.vectors import (
     FAST,
+    Instruction,
+    Literal,
+    Values,
     Vector,
     add,
     element,
@@ -32,35 +36,48 @@ _INDEX = ir.IntType(32)
 
 
 @intrinsic(prefer_literal=True)
-def empty_tile(typing: Any, height: Any, first: Any, second: Any, third: Any) -> Any:
+def empty_tile(
+    typing: TypingContext, height: Literal, first: Literal, second: Literal, third: Literal
+) -> Instruction:
     """Make a tile of zeros of `height` rows, with vectors of these widths; 0 stands for none."""
     widths = [width.literal_value for width in (first, second, third)]
     row = [Vector(width) for width in widths if width > 0]
-    tile = types.Tuple(row * height.literal_value)  # type: ignore[no-untyped-call]
+    tile = types.Tuple(row * height.literal_value)
 
-    def lower(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+    def lower(
+        context: CodeContext, builder: ir.IRBuilder, signature: Signature, values: Values
+    ) -> ir.Value:
         return context.make_tuple(builder, tile, [vector.full(0.0) for vector in tile])
 
     return tile(height, first, second, third), lower
 
 
 @intrinsic(prefer_literal=True)
-def plus_outer(typing: Any, tile: Any, height: Any, array: Any, rows: Any, columns: Any) -> Any:
+def plus_outer(
+    typing: TypingContext,
+    tile: types.Tuple,
+    height: Literal,
+    array: types.Array,
+    rows: types.Integer,
+    columns: types.Integer,
+) -> Instruction:
     """Add the outer product of two parts of a flat array to a tile of `height` rows.
 
     The first factor begins at element `rows` of the array, the second at element `columns`.
     """
     vectors = _row_of(tile, height)
 
-    def lower(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        sums = cgutils.unpack_tuple(builder, values[0])  # type: ignore[no-untyped-call]
+    def lower(
+        context: CodeContext, builder: ir.IRBuilder, signature: Signature, values: Values
+    ) -> ir.Value:
+        sums = cgutils.unpack_tuple(builder, values[0])
         wide = []
         at = 0
         for vector in vectors:
             address = element(context, builder, array, values[2], values[4], at)
             wide.append(load_vector(builder, address, vector))
             at += vector.width
-        total: list[Any] = []
+        total: list[ir.Value] = []
         for i in range(height.literal_value):
             x = builder.load(element(context, builder, array, values[2], values[3], i))
             for vector, factor in zip(vectors, wide, strict=True):
@@ -74,8 +91,15 @@ def plus_outer(typing: Any, tile: Any, height: Any, array: Any, rows: Any, colum
 
 @intrinsic(prefer_literal=True)
 def add_to_packed(
-    typing: Any, tile: Any, height: Any, out: Any, start: Any, row: Any, column: Any, end: Any
-) -> Any:
+    typing: TypingContext,
+    tile: types.Tuple,
+    height: Literal,
+    out: types.Array,
+    start: types.Integer,
+    row: types.Integer,
+    column: types.Integer,
+    end: types.Integer,
+) -> Instruction:
     """Add a tile to the packed triangle that begins at element `start` of a flat array.
 
     The tile begins in row `row` and column `column`. Its last vectors have `end` elements in its
@@ -85,8 +109,10 @@ def add_to_packed(
     """
     vectors = _row_of(tile, height)
 
-    def lower(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        sums = cgutils.unpack_tuple(builder, values[0])  # type: ignore[no-untyped-call]
+    def lower(
+        context: CodeContext, builder: ir.IRBuilder, signature: Signature, values: Values
+    ) -> ir.Value:
+        sums = cgutils.unpack_tuple(builder, values[0])
         places = []
         for i in range(height.literal_value):
             a = builder.add(values[4], values[4].type(i))
@@ -99,7 +125,7 @@ def add_to_packed(
                 places.append((address, vector, None))
                 at += vector.width
             if isinstance(end, types.IntegerLiteral):
-                count: Any = end.literal_value + i
+                count: ir.Value | int = end.literal_value + i
                 full = count >= vector.width
             else:
                 count = builder.add(builder.trunc(values[6], _INDEX), _INDEX(i))
@@ -116,6 +142,6 @@ def add_to_packed(
     return types.none(tile, height, out, start, row, column, end), lower
 
 
-def _row_of(tile: Any, height: Any) -> list[Vector]:
+def _row_of(tile: types.Tuple, height: Literal) -> list[Vector]:
     """Types of the vectors of a row of a tile."""
     return list(tile)[: len(tile) // height.literal_value]
