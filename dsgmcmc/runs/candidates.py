@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from dsgmcmc.model.likelihoods import Levels
 from dsgmcmc.model.likelihoods.ordinal.ordinal import LEAST_LEVELS, MAX_THRESHOLDS
+from dsgmcmc.runs.defaults import ITEM_LEVELS, OWN_NOISE, TWO_VALUES
 from dsgmcmc.types import Float64, Int64
 
 #: Sweeps of a chain's burn-in, and the largest number of sweeps of a chain.
@@ -24,61 +24,128 @@ MANY_RATINGS = 200_000
 #: Name of the model without factors, which has no additions.
 BIASES_ONLY = "biases only"
 
-#: Name of the model for items that differ in their levels.
-ITEM_LEVELS = "item levels"
-
-#: Settings of each likelihood for ratings, the simplest first.
-CANDIDATE_LIKELIHOODS: dict[str, dict[str, Any]] = {
-    BIASES_ONLY: {"likelihood": "gaussian", "noise": "shared", "thresholds": "shared", "rank": 0},
-    "plain": {"likelihood": "gaussian", "noise": "shared", "thresholds": "shared"},
-    "log": {"likelihood": "gaussian", "noise": "shared", "thresholds": "shared", "scale": "log"},
-    "log1p": {
-        "likelihood": "gaussian",
-        "noise": "shared",
-        "thresholds": "shared",
-        "scale": "log1p",
-    },
-    "noise": {"likelihood": "gaussian", "noise": "both", "thresholds": "shared"},
-    "log noise": {
-        "likelihood": "gaussian",
-        "noise": "both",
-        "thresholds": "shared",
-        "scale": "log",
-    },
-    "log1p noise": {
-        "likelihood": "gaussian",
-        "noise": "both",
-        "thresholds": "shared",
-        "scale": "log1p",
-    },
-    "tails": {"likelihood": "student-t", "noise": "both", "thresholds": "shared"},
-    "log tails": {
-        "likelihood": "student-t",
-        "noise": "both",
-        "thresholds": "shared",
-        "scale": "log",
-    },
-    "log1p tails": {
-        "likelihood": "student-t",
-        "noise": "both",
-        "thresholds": "shared",
-        "scale": "log1p",
-    },
-    "counts": {"likelihood": "negative-binomial", "noise": "shared", "thresholds": "shared"},
-    "ordinal": {"likelihood": "ordinal-logit", "noise": "by-item", "thresholds": "user"},
-    ITEM_LEVELS: {"likelihood": "ordinal-logit", "noise": "by-item", "thresholds": "item"},
-}
-
 #: Logarithms are tried if the largest rating is at least this number of medians.
 MANY_MEDIANS = 20
 
 #: Integer ratings are tried as counts if their maximum exceeds this number.
 SMALL_COUNTS = 10
 
-#: Settings of the likelihood for clicks, that is, for training ratings that are all 1.
-CLICKS: dict[str, dict[str, Any]] = {
-    "clicks": {"likelihood": "all-cells", "noise": "shared", "thresholds": "shared"}
-}
+
+class RatedValues(NamedTuple):
+    """The values of training ratings, by which likelihoods are tried.
+
+    Attributes
+    ----------
+    values : (R,) float64
+        Distinct values, ascending.
+    counts : (R,) int64
+        Number of training ratings with each value.
+    items_differ : bool
+        Whether items clearly differ in their levels.
+    """
+
+    values: Float64
+    counts: Int64
+    items_differ: bool = False
+
+    @property
+    def are_many(self) -> bool:
+        """Whether there are more values than levels may be."""
+        return len(self.values) > MAX_THRESHOLDS
+
+    @property
+    def are_levels(self) -> bool:
+        """Whether there are 3 to 25 values."""
+        return LEAST_LEVELS <= len(self.values) <= MAX_THRESHOLDS
+
+    @property
+    def are_counts(self) -> bool:
+        """Whether they are counts, not only small ones, with a variance above their mean."""
+        if self.values[0] < 0 or np.any(self.values % 1):
+            return False
+        mean = np.average(self.values, weights=self.counts)
+        variance = np.average(np.square(self.values - mean), weights=self.counts)
+        return bool(self.values[-1] > SMALL_COUNTS and variance > mean)
+
+    @property
+    def have_logarithms(self) -> bool:
+        """Whether they are many, positive and `skewed`."""
+        return self.are_many and self.values[0] > 0 and skewed(self.values, self.counts)
+
+    @property
+    def have_logarithms_of_counts(self) -> bool:
+        """Whether they are many counts, with zeros, and are `skewed` with 1 added."""
+        if not self.are_many or self.values[0] != 0 or not self.are_counts:
+            return False
+        return skewed(self.values + 1, self.counts)
+
+
+def skewed(values: Float64, counts: Int64) -> bool:
+    """Whether positive ratings are so skewed that their logarithms are tried.
+
+    They are if they reach `MANY_MEDIANS` medians, or have logarithms less than half as skewed.
+    """
+    median = values[np.searchsorted(np.cumsum(counts), counts.sum() / 2)]
+    if values[-1] >= MANY_MEDIANS * median:
+        return True
+    return _skewness(np.log(values), counts) < _skewness(values, counts) / 2
+
+
+def _skewness(values: Float64, counts: Int64) -> float:
+    """Return the absolute skewness times a factor that depends on the number of ratings alone."""
+    deviations = values - np.average(values, weights=counts)
+    return float(abs(counts @ deviations**3) / (counts @ deviations**2) ** 1.5)
+
+
+class Rule(NamedTuple):
+    """A likelihood that comparisons try, and for which ratings.
+
+    Attributes
+    ----------
+    name : str
+    settings : dict
+        Its settings, by their names in ``dsgmcmc sample``.
+    suits : callable, optional
+        Whether it suits ratings; it suits all without this.
+    """
+
+    name: str
+    settings: Mapping[str, Any]
+    suits: Callable[[RatedValues], bool] | None = None
+
+
+_PLAIN: dict[str, Any] = {"likelihood": "gaussian", "noise": "shared", "thresholds": "shared"}
+_NOISE = _PLAIN | OWN_NOISE.settings
+_TAILS = _NOISE | {"likelihood": "student-t"}
+_LEVELS = _PLAIN | TWO_VALUES.settings | {"noise": "by-item"}
+_LOG = {"scale": "log"}
+_LOG1P = {"scale": "log1p"}
+
+
+#: The likelihoods, the simplest first.
+RULES = (
+    Rule(BIASES_ONLY, _PLAIN | {"rank": 0}),
+    Rule("plain", _PLAIN),
+    Rule("log", _PLAIN | _LOG, lambda found: found.have_logarithms),
+    Rule("log1p", _PLAIN | _LOG1P, lambda found: found.have_logarithms_of_counts),
+    Rule("noise", _NOISE),
+    Rule("log noise", _NOISE | _LOG, lambda found: found.have_logarithms),
+    Rule("log1p noise", _NOISE | _LOG1P, lambda found: found.have_logarithms_of_counts),
+    Rule("tails", _TAILS, lambda found: found.are_many),
+    Rule("log tails", _TAILS | _LOG, lambda found: found.have_logarithms),
+    Rule("log1p tails", _TAILS | _LOG1P, lambda found: found.have_logarithms_of_counts),
+    Rule("counts", _PLAIN | {"likelihood": "negative-binomial"}, lambda found: found.are_counts),
+    Rule("ordinal", _LEVELS | {"thresholds": "user"}, lambda found: found.are_levels),
+    Rule(
+        "item levels",
+        _LEVELS | ITEM_LEVELS.settings,
+        lambda found: found.are_levels and found.items_differ,
+    ),
+)
+#: The likelihood for clicks, that is, for training ratings that are all 1.
+CLICKS = Rule("clicks", _PLAIN | {"likelihood": "all-cells"})
+#: Settings of each likelihood, by its name.
+SETTINGS = {rule.name: rule.settings for rule in (*RULES, CLICKS)}
 
 #: Additions to a likelihood: the setting of each addition, and its value.
 ADDED: dict[str, tuple[str, str]] = {
@@ -94,7 +161,7 @@ class Candidate(NamedTuple):
     Attributes
     ----------
     likelihood : str
-        A key of `CANDIDATE_LIKELIHOODS` or `CLICKS`.
+        Name of a rule of `RULES`, or of `CLICKS`.
     added : tuple of str
         Keys of `ADDED`.
     binary : bool
@@ -120,105 +187,37 @@ class Candidate(NamedTuple):
     @property
     def settings(self) -> Mapping[str, Any]:
         """Settings of the model, by their names in ``dsgmcmc sample``."""
-        likelihoods = CANDIDATE_LIKELIHOODS | CLICKS
-        settings = dict(likelihoods[self.likelihood])
+        settings = dict(SETTINGS[self.likelihood])
         for addition, (setting, value) in ADDED.items():
             settings[setting] = value if addition in self.added else "no"
         if self.binary:
-            settings["likelihood"] = "ordinal-logit"
+            settings |= TWO_VALUES.settings
         return settings
 
 
-def likelihoods_for(ratings: Levels, *, items_differ: bool = False) -> list[str]:
-    """List the likelihoods that suit training ratings, the simplest first.
-
-    Biases only, ``plain`` and ``noise`` suit all ratings. Student-t suits ratings with more than 25
-    distinct values, and logarithms (``log``, ``log noise``, ``log tails``) suit those of them that
-    are positive and `skewed`. The negative binomial suits nonnegative integers with a maximum above
-    10 and a variance above their mean. Logarithms of counts plus 1 suit those of them that have
-    zeros and more than 25 distinct values, and are `skewed` with 1 added. The ordinal likelihood
-    suits 3 to 25 distinct values, with levels of every item if these differ.
-
-    Parameters
-    ----------
-    ratings : Levels
-        Distinct values, ascending, and their counts.
-    items_differ : bool
-        Whether items clearly differ in their levels.
-    """
-    values = ratings.values
-    counts = ratings.counts
-    has_many_values = len(values) > MAX_THRESHOLDS
-    has_counts = _are_overdispersed_counts(values, counts)
-    logarithms_suit = {
-        "log": has_many_values and values[0] > 0 and skewed(values, counts),
-        "log1p": has_counts and has_many_values and values[0] == 0 and skewed(values + 1, counts),
-    }
-    suits = {
-        "tails": has_many_values,
-        "counts": has_counts,
-        "ordinal": LEAST_LEVELS <= len(values) <= MAX_THRESHOLDS,
-        ITEM_LEVELS: items_differ and LEAST_LEVELS <= len(values) <= MAX_THRESHOLDS,
-    }
-    for name, settings in CANDIDATE_LIKELIHOODS.items():
-        if "scale" in settings:
-            suits[name] = logarithms_suit[settings["scale"]]
-    return [name for name in CANDIDATE_LIKELIHOODS if suits.get(name, True)]
+def rules_for(found: RatedValues) -> list[Rule]:
+    """List the likelihoods that suit training ratings, the simplest first."""
+    return [rule for rule in RULES if rule.suits is None or rule.suits(found)]
 
 
-def _are_overdispersed_counts(values: Float64, counts: Int64) -> bool:
-    """Whether ratings are counts, not only small ones, with a variance above their mean."""
-    if values[0] < 0 or np.any(values % 1):
-        return False
-    mean = np.average(values, weights=counts)
-    variance = np.average(np.square(values - mean), weights=counts)
-    return bool(values[-1] > SMALL_COUNTS and variance > mean)
-
-
-def skewed(values: Float64, counts: Int64) -> bool:
-    """Whether positive ratings are so skewed that their logarithms are tried.
-
-    They are if they reach `MANY_MEDIANS` medians, or have logarithms less than half as skewed.
-    """
-    median = values[np.searchsorted(np.cumsum(counts), counts.sum() / 2)]
-    if values[-1] >= MANY_MEDIANS * median:
-        return True
-    return _skewness(np.log(values), counts) < _skewness(values, counts) / 2
-
-
-def _skewness(values: Float64, counts: Int64) -> float:
-    """Return the absolute skewness times a factor that depends on the number of ratings alone."""
-    deviations = values - np.average(values, weights=counts)
-    return float(abs(counts @ deviations**3) / (counts @ deviations**2) ** 1.5)
-
-
-def candidates(
-    *,
-    clicks: bool,
-    features: bool,
-    times: bool,
-    likelihoods: Collection[str] = CANDIDATE_LIKELIHOODS,
-) -> list[Candidate]:
+def candidates(rules: Sequence[Rule], *, features: bool, times: bool) -> list[Candidate]:
     """List the candidate models, the simplest first; settings or ratings may exclude some of them.
 
     Parameters
     ----------
-    clicks : bool
-        Whether all ratings are 1.
+    rules : sequence of Rule
+        The likelihoods that suit the ratings.
     features : bool
         Whether users or items have features.
     times : bool
-        Whether the ratings have times.
-    likelihoods : collection of str
-        Keys of `CANDIDATE_LIKELIHOODS` that suit the ratings; unused for clicks.
+        Whether the ratings have times; clicks have no effects of time.
     """
-    available = {"features": features, "implicit": True, "time": times and not clicks}
+    available = {"features": features, "implicit": True, "time": times and CLICKS not in rules}
     additions = [name for name in ADDED if available[name]]
     subsets = [
         subset for size in range(len(additions) + 1) for subset in combinations(additions, size)
     ]
-    names = CLICKS if clicks else likelihoods
-    models = [Candidate(name, subset) for name in names for subset in subsets]
+    models = [Candidate(rule.name, subset) for rule in rules for subset in subsets]
     return [model for model in models if model.likelihood != BIASES_ONLY or not model.added]
 
 

@@ -68,10 +68,12 @@ from dsgmcmc.runs.candidates import (
     ADDED,
     BIASES_ONLY,
     BURN_IN_SWEEPS,
+    CLICKS,
     Candidate,
+    RatedValues,
     candidates,
     length_of,
-    likelihoods_for,
+    rules_for,
 )
 from dsgmcmc.runs.group import ChainGroup
 from dsgmcmc.runs.job import Job
@@ -348,14 +350,17 @@ class Comparing:
 
     def _candidates(self, ratings: Ratings, levels: Levels, *, arrangement: str) -> list[Candidate]:
         """List the candidates that suit the ratings, the simplest first."""
-        likelihoods = likelihoods_for(levels, items_differ=self.source.ratings.item_levels)
+        if ratings.minimum == ratings.maximum:
+            rules = [CLICKS]
+        else:
+            items_differ = bool(self.source.ratings.item_levels)
+            rules = rules_for(RatedValues(levels.values, levels.counts, items_differ))
         if self.settings.get("rank", "auto") != "auto":
-            likelihoods.remove(BIASES_ONLY)
+            rules = [rule for rule in rules if rule.name != BIASES_ONLY]
         models = candidates(
-            clicks=ratings.minimum == ratings.maximum,
+            rules,
             features=bool(ratings.features),
             times=ratings.times is not None,
-            likelihoods=likelihoods,
         )
         is_measured = ratings.mean_weight is not None or ratings.has_bounds
         binary = len(levels.values) == 2 and not is_measured

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dsgmcmc.config.chain import AUTO, DEFAULT_LENGTH, DEFAULT_SAMPLER, SamplerSection
+from dsgmcmc.config.chain import DEFAULT_LENGTH, SamplerSection
 from dsgmcmc.config.run import ResolvedConfig, RunConfig, automatic_rank, build, merged
 from dsgmcmc.diagnostics.baselines import Advantage, BiasesOnly, baselines, fit_biases_only
 from dsgmcmc.diagnostics.convergence import agreement, diagnose, slowest, temperatures, unmixed
@@ -39,7 +39,7 @@ from dsgmcmc.posterior.run import Run
 from dsgmcmc.ratings.description import doubts_about_test
 from dsgmcmc.ratings.file import Ratings
 from dsgmcmc.ratings.float32 import find_bad_scale
-from dsgmcmc.runs.choices import are_dense, kurtosis
+from dsgmcmc.runs.defaults import RunRatings, chosen_by_ratings
 from dsgmcmc.runs.warm_start import WarmStart, start_digest
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.settings import named
@@ -51,8 +51,6 @@ from dsgmcmc.terminal import log
 #: With more elements of the factors per rating, even exact Gibbs sampling mistakes noise for
 #: structure.
 MAX_ELEMENTS_PER_RATING = 3
-#: Settings of which any chooses the noise, or leaves none to choose.
-NOISE_SETTINGS = {"noise", "noise_precision", "prior"}
 #: Scores of a run without test ratings, and of a run on clicks.
 NO_SCORES: dict[str, Any] = {"rmse_mean": None, "mae_mean": None}
 #: Makes the target of a chain in its state before the first iteration, given the chain number for
@@ -124,17 +122,16 @@ class RatingsSource:
             saved = self._earlier.model()
         # the sampler "auto" of a layer must not take back the one that is chosen here
         layers = tuple(map(merged, layers))
-        likelihood = self._default_likelihood(saved, *layers)
-        noise = self._default_noise(saved, likelihood, *layers)
-        sampler = self._default_sampler(saved, likelihood, noise, *layers)
-        requested = build(saved, likelihood, noise, sampler, *layers)
         ratings = self.ratings
+        chosen_before = merged(saved, *layers)
+        by_ratings = chosen_by_ratings(RunRatings(ratings, self.biases_only), chosen_before)
+        requested = build(saved, by_ratings, *layers)
         entities = ratings.n_rows + ratings.n_cols
         rank = requested.rank
         if rank == "auto":
             rank = automatic_rank(ratings.nnz, entities)
         chosen: dict[str, Any] = {"rank": rank, "sampler": self._sampler_for(requested, rank)}
-        if "prior_precision" not in merged(saved, *layers):
+        if "prior_precision" not in chosen_before:
             chosen["prior_precision"] = min(requested.prior_precision, start_precision(rank))
         if requested.until is None and requested.iterations is None and not ratings.nnz_test:
             log.info(
@@ -153,100 +150,6 @@ class RatingsSource:
             section.config, ratings.nnz, ratings.nnz / elements
         )
         return section.model_copy(update={"config": config})
-
-    def _default_sampler(self, *layers: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the setting of Gibbs sampling if it suits the ratings and no sampler is chosen.
-
-        Empty otherwise, also if the model does not admit it.
-        """
-        ratings = self.ratings
-        if not are_dense(ratings) or merged(*layers)["sampler"]:
-            return {}
-        exact = {"sampler": {"name": "gibbs"}}
-        config = _combined(*layers, exact, ratings=ratings)
-        if config is None:
-            return {}
-        defaults = build(*layers)
-        is_measured = config.law.is_sum_over_ratings and config.implicit_features == "no"
-        if defaults.sampler.name != DEFAULT_SAMPLER or not is_measured:
-            return {}
-        log.info(
-            "%s %s: gibbs, as %.0f %% of all pairs are rated",
-            named("sampler"),
-            AUTO,
-            100 * ratings.nnz / (ratings.n_rows * ratings.n_cols),
-        )
-        return exact
-
-    def _default_noise(self, *layers: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the setting of own noise levels if the rows need them and no noise is chosen.
-
-        Empty otherwise, also if the other settings do not admit it.
-        """
-        own = {"noise": "both"}
-        ratings = self.ratings
-        if not are_dense(ratings) or not NOISE_SETTINGS.isdisjoint(merged(*layers)):
-            return {}
-        config = _combined(*layers, own)
-        if config is None:
-            return {}
-        is_normal = config.likelihood == "gaussian" and config.scale == "identity"
-        if not is_normal or recognised_levels(ratings) is not None:
-            return {}
-        found = kurtosis(ratings, self.biases_only(config))
-        if not found.needs_own_noise:
-            return {}
-        log.info(
-            "%s %s: users and items differ in the scale of their ratings, so each has a noise level"
-            " of its own",
-            named("noise"),
-            own["noise"],
-        )
-        return own
-
-    def _default_likelihood(
-        self, saved: Mapping[str, Any], *layers: Mapping[str, Any]
-    ) -> dict[str, Any]:
-        """Return settings of levels if there are two values, or items have levels of their own.
-
-        Empty otherwise, also if another likelihood is chosen, or the other settings, or weights or
-        bounds of ratings, do not admit them.
-        """
-        if self.ratings.item_levels:
-            return self._default_of_item_levels(saved, *layers)
-        values = self.ratings.levels(2)
-        logistic = {"likelihood": "ordinal-logit"}
-        if values is None or len(values) < 2 or "likelihood" in merged(saved, *layers):
-            return {}
-        if _combined(saved, logistic, *layers, ratings=self.ratings) is None:
-            return {}
-        log.info(
-            "ratings of two values, %g and %g, get the likelihood ordinal-logit (logistic): choose"
-            " another by %s",
-            *values,
-            named("likelihood"),
-        )
-        return logistic
-
-    def _default_of_item_levels(
-        self, saved: Mapping[str, Any], *layers: Mapping[str, Any]
-    ) -> dict[str, Any]:
-        """Return the settings of items with levels of their own, as `_default_likelihood` does."""
-        own_levels = {"likelihood": "ordinal-logit", "thresholds": "item"}
-        requested = merged(saved, *layers)
-        if "thresholds" in requested:
-            return {}
-        if requested.get("likelihood", own_levels["likelihood"]) != own_levels["likelihood"]:
-            return {}
-        if _combined(saved, own_levels, *layers, ratings=self.ratings) is None:
-            return {}
-        log.info(
-            "items differ in their levels, so that each gets its own: likelihood ordinal-logit with"
-            " thresholds of every item; choose others by %s and %s",
-            named("likelihood"),
-            named("thresholds"),
-        )
-        return own_levels
 
     def resolve(
         self, processes: int, saved: Mapping[str, Any], *layers: Mapping[str, Any]
@@ -474,20 +377,6 @@ class RatingsSource:
 
             scores["rankings"] = click_scores(opened, self.ratings)
         return scores
-
-
-def _combined(*layers: Mapping[str, Any], ratings: Ratings | None = None) -> ResolvedConfig | None:
-    """Return the resolved settings of layers; None if they cannot be combined.
-
-    With `ratings`, also None if the model does not admit these.
-    """
-    try:
-        config = build(*layers).resolved()
-        if ratings is not None:
-            config.check_ratings(ratings)
-    except InputError:
-        return None
-    return config
 
 
 def _unit(config: ResolvedConfig, ratings: Ratings) -> Unit:

@@ -16,7 +16,7 @@ from dsgmcmc.config.job import Policy
 from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.diagnostics.comparison import Comparison, Model
 from dsgmcmc.errors import DivergenceError, InputError
-from dsgmcmc.model.likelihoods import LIKELIHOODS, Levels
+from dsgmcmc.model.likelihoods import LIKELIHOODS
 from dsgmcmc.model.predictive.base import Moments
 from dsgmcmc.parallel.comm import Alone
 from dsgmcmc.ratings.file import Ratings
@@ -30,7 +30,7 @@ from dsgmcmc.runs.candidate_scores import (
     leading,
     recommended,
 )
-from dsgmcmc.runs.candidates import Candidate, likelihoods_for
+from dsgmcmc.runs.candidates import Candidate, RatedValues, rules_for
 from dsgmcmc.runs.compare import Comparing
 from dsgmcmc.runs.job import Job
 from dsgmcmc.runs.recommended import sample_recommended
@@ -62,13 +62,13 @@ def test_one_outlier_does_not_hide_a_gap():
 def test_candidates_in_the_order_of_their_complexity():
     """Likelihoods come first, then one, two and all additions, as far as the ratings admit them."""
     names = [
-        model.name for model in candidates.candidates(clicks=False, features=True, times=False)
+        model.name for model in candidates.candidates(candidates.RULES, features=True, times=False)
     ]
     plain = ["plain", "plain + features", "plain + implicit", "plain + features + implicit"]
     assert names[:6] == ["biases only", *plain, "log"]
-    clicks = candidates.candidates(clicks=True, features=False, times=True)
+    clicks = candidates.candidates([candidates.CLICKS], features=False, times=True)
     assert [model.name for model in clicks] == ["clicks", "clicks + implicit"]
-    last = candidates.candidates(clicks=False, features=True, times=True)[-1].settings
+    last = candidates.candidates(candidates.RULES, features=True, times=True)[-1].settings
     assert (
         last
         | {
@@ -237,10 +237,8 @@ LOG_COUNTS = np.floor(np.exp(np.linspace(0, 8, 300))) - 1
 )
 def test_likelihoods_are_tried_where_ratings_admit_them(values, expected):
     """Likelihoods of levels, measurements and counts are tried where the ratings admit them."""
-    assert likelihoods_for(Levels(*np.unique(values, return_counts=True))) == [
-        "biases only",
-        *expected,
-    ]
+    rules = rules_for(RatedValues(*np.unique(values, return_counts=True)))
+    assert [rule.name for rule in rules] == ["biases only", *expected]
 
 
 def test_likelihoods_are_compared_by_the_probability_of_the_recorded_value(tmp_path):

@@ -1,7 +1,4 @@
-"""Settings that a run takes by its ratings, where the user has chosen none.
-
-All rules depend on ratings and settings alone, never on the machine.
-"""
+"""Tails of the errors of biases only, with and without scales of rows and columns."""
 
 from __future__ import annotations
 
@@ -16,11 +13,6 @@ from dsgmcmc.types import Array
 #: Smallest squared scale, which the scale of rows without errors is.
 TINY = 1e-300
 
-#: Ratings are dense from so many training ratings, and so large a share of all pairs, on. Rows with
-#: ratings of most others have narrow, correlated laws: BAOAB then needs many more sweeps than Gibbs
-#: sampling, or diverges. With fewer ratings, neither takes long: docs/evidence/robust.md.
-DENSE_RATINGS = 10_000
-DENSE_SHARE = 0.2
 #: Rows get noise levels of their own if the kurtosis of the errors of biases only is at least so
 #: many times that of the errors divided by the scales of their rows and columns, and the latter is
 #: about 3, that of a normal distribution. A few rows then have most of the squared errors, and
@@ -30,12 +22,6 @@ LEAST_KURTOSIS_RATIO = 2.5
 LARGEST_KURTOSIS = 4.0
 #: Passes over rows, then columns, that estimate their scales.
 SCALE_PASSES = 2
-
-
-def are_dense(ratings: Ratings) -> bool:
-    """Whether so many, and so large a share, of all pairs are rated."""
-    share = ratings.nnz / (ratings.n_rows * ratings.n_cols)
-    return bool(ratings.nnz >= DENSE_RATINGS and share >= DENSE_SHARE)
 
 
 class Kurtosis(NamedTuple):
