@@ -57,14 +57,19 @@ ADMITTED: dict[str, tuple[Any, ...]] = {
 
 
 @contextmanager
-def _naming_warm_start() -> Iterator[None]:
-    """Context in which an interruption says how to continue."""
+def _naming_warm_start(out: str | os.PathLike[str] | None) -> Iterator[None]:
+    """Context in which an interruption says how to continue the run in `out`.
+
+    Without `out` the run is gone with the model, which the caller may not have.
+    """
     try:
         yield
-    except KeyboardInterrupt as error:
-        error.add_note(
-            "The chains are kept up to their last checkpoint: `fit` with warm_start=True continues."
-        )
+    except (KeyboardInterrupt, StoppedError) as error:
+        if out is not None:
+            error.add_note(
+                "The chains are kept up to their last checkpoint: `fit` with warm_start=True"
+                " continues."
+            )
         raise
 
 
@@ -374,8 +379,10 @@ class BPMF(Estimator, FittedModel):
         ------
         InputError
             If ratings or parameters are wrong.
-        RuntimeError
-            If a chain diverges, or sampling was stopped at a checkpoint.
+        DivergenceError
+            If a chain diverges.
+        StoppedError
+            If a signal has stopped sampling, and the program has a handler for it that returns.
 
         Warns
         -----
@@ -404,7 +411,7 @@ class BPMF(Estimator, FittedModel):
         data = self._prepare(
             X, y, ratings_file, run=RunDirectory(out), seed=settings["seed"], test=test
         )
-        with _naming_warm_start():
+        with _naming_warm_start(self.out):
             if processes > 1:
                 self._sample_by_mpirun(
                     data,
@@ -585,7 +592,7 @@ class BPMF(Estimator, FittedModel):
         else:
             status = job.run()
         if status:
-            raise StoppedError("stopped at a checkpoint before the end: go on with warm_start=True")
+            raise StoppedError
 
     @for_users()
     def compare(self, X: Any, y: Any = None, *, metric: Metric | None = None) -> Comparison:

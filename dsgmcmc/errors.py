@@ -183,8 +183,11 @@ class SamplingWarning(UserWarning):
     """Draws of a density are doubtful; the message says why, and what to do."""
 
 
-class StoppedError(RuntimeError):
+class StoppedError(BaseException):
     """A run was stopped before its end, at a checkpoint from which it can be resumed.
+
+    It is no `Exception`, so that a program that goes on after failures, such as a grid search, does
+    not take the request to stop for one.
 
     Attributes
     ----------
@@ -192,7 +195,9 @@ class StoppedError(RuntimeError):
         Exit status of the command.
     """
 
-    def __init__(self, message: str, status: int = Exit.RESUME) -> None:
+    def __init__(
+        self, message: str = "sampling was stopped before its end", status: int = Exit.RESUME
+    ) -> None:
         super().__init__(message)
         self.status = status
 

@@ -21,6 +21,7 @@ from dsgmcmc.errors import (
     DivergenceError,
     Exit,
     InputError,
+    StoppedError,
     WriteError,
     failed_file,
     is_of_disk,
@@ -413,12 +414,12 @@ def run_parallel(comm: Comm, work: Callable[[], int]) -> NoReturn:
 def run_for_caller(comm: Comm, work: Callable[[], T]) -> T:
     """Run a command on all processes of a program that continues afterwards, and return its result.
 
-    Errors that all processes raise together, and Ctrl-C, are passed on. Any other error on one of
-    several processes ends the whole job.
+    Errors that all processes raise together, and requests to stop, are passed on. Any other error
+    on one of several processes ends the whole job.
     """
     try:
         return work()
-    except (AgreedError, DivergenceError, KeyboardInterrupt):
+    except (AgreedError, DivergenceError, StoppedError, KeyboardInterrupt):
         raise
     except BaseException as error:
         if comm.size > 1:

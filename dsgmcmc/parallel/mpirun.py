@@ -10,14 +10,16 @@ import sys
 import sysconfig
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 import tomli_w
 
-from dsgmcmc.errors import Exit, InputError
+from dsgmcmc.errors import Exit, InputError, StoppedError
 from dsgmcmc.parallel.machine import usable_cores
+from dsgmcmc.parallel.signals import Signals
 
 #: Environment variable that passes the user's command, for the log, to a process started here.
 COMMAND_VARIABLE = "DSGMCMC_COMMAND"
@@ -57,9 +59,9 @@ def run_dsgmcmc(
 ) -> subprocess.CompletedProcess[str]:
     """Run a ``dsgmcmc`` command in separate processes, and wait for its end.
 
-    At Ctrl-C, the calling process asks the processes of the command to stop, and waits for them, so
-    that ``sample`` writes a checkpoint. If the calling process is killed, the processes of the
-    command end as well.
+    At a signal of `dsgmcmc.parallel.signals.HANDLED`, the calling process asks the processes of the
+    command to stop, and waits for them, so that ``sample`` writes a checkpoint. If the calling
+    process is killed, the processes of the command end as well.
 
     Parameters
     ----------
@@ -84,6 +86,8 @@ def run_dsgmcmc(
     ------
     InputError
         If `processes` is above 1, and there is no ``mpirun``.
+    StoppedError
+        If a signal has stopped the command.
     """
     launcher: list[str] = []
     if processes > 1:
@@ -95,23 +99,28 @@ def run_dsgmcmc(
     program = [sys.executable, "-m", "dsgmcmc", *arguments]
     command = [sys.executable, "-IS", "-c", ENDING_WITH_PARENT, *launcher, *program]
     copied: list[str] = []
-    with subprocess.Popen(
-        command,
-        env=environment,
-        text=True,
-        stdout=subprocess.DEVNULL if relay else subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        # a Ctrl-C from the terminal would end mpirun at once; a single process handles the signal
-        start_new_session=processes > 1,
-    ) as process:
-        try:
-            if relay and process.stderr:
-                copied = _copy(process.stderr)
-            output, errors = process.communicate()
-        except KeyboardInterrupt:
-            process.send_signal(signal.SIGUSR1)  # mpirun passes the signal on
-            process.communicate()
-            raise
+    signals = Signals()
+    with (
+        signals.borrowed(),
+        subprocess.Popen(
+            command,
+            env=environment,
+            text=True,
+            stdout=subprocess.DEVNULL if relay else subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            # a Ctrl-C from the terminal would end mpirun at once
+            start_new_session=processes > 1,
+        ) as process,
+    ):
+        # mpirun passes the signal on
+        signals.on_signal = partial(process.send_signal, signal.SIGUSR1)
+        if signals.received:
+            signals.on_signal()
+        if relay and process.stderr:
+            copied = _copy(process.stderr)
+        output, errors = process.communicate()
+    if process.returncode and signals.received:
+        raise StoppedError
     errors = "".join(copied) + errors
     return subprocess.CompletedProcess(command, process.returncode, output, errors)
 
@@ -181,6 +190,8 @@ def run_sample(
     ------
     InputError
         If ratings or settings are invalid.
+    StoppedError
+        If sampling was stopped at a checkpoint.
     RuntimeError
         If sampling fails for another reason. The message contains the command's last error message,
         or the end of standard error if there is none.
@@ -196,6 +207,8 @@ def run_sample(
     message = _error_message(completed.stderr.strip())
     if completed.returncode == Exit.USAGE:
         raise InputError(message)
+    if completed.returncode == Exit.RESUME:
+        raise StoppedError
     raise RuntimeError(f"sampling ended with status {completed.returncode}: {message}")
 
 

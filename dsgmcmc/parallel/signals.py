@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from enum import IntEnum
 from time import monotonic
 from types import FrameType
@@ -48,6 +48,25 @@ def interrupt(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
+_before_death: list[Callable[[], None]] = []
+
+
+def before_death(clean_up: Callable[[], None]) -> None:
+    """Have a function called before `Signals.borrowed` ends the process by a signal.
+
+    Functions of `atexit` are not called then.
+    """
+    _before_death.append(clean_up)
+
+
+def _deliver(number: int) -> None:
+    """Send a signal to this process, after the functions of `before_death` if it ends by it."""
+    if signal.getsignal(number) == signal.SIG_DFL:
+        for clean_up in _before_death:
+            clean_up()
+    signal.raise_signal(number)
+
+
 class Request(IntEnum):
     """A request to a process; all processes of a chain follow the largest of their requests."""
 
@@ -71,6 +90,8 @@ class Signals:
     def __init__(self) -> None:
         self.request = Request.GO_ON
         self.received: set[int] = set()
+        #: Called by the handlers, at every signal.
+        self.on_signal: Callable[[], None] = lambda: None
         self._interrupted_at = 0.0
         self._second_handler: Any = signal.SIG_DFL  # handler of a second Ctrl-C
 
@@ -84,10 +105,8 @@ class Signals:
     def borrowed(self) -> Iterator[None]:
         """Context with this object's handlers.
 
-        At its end the caller's handlers return, and get all received signals.
-
-        If the caller has no handler for a signal, the signal does not end the program: an exception
-        tells the caller that the job was stopped.
+        At its end the caller's handlers return, and all received signals are delivered again: to
+        the caller's handler or, without one, with their default effect, which ends the process.
 
         A second Ctrl-C goes to the caller's handler at once. Signals that the caller ignores remain
         ignored. Outside the main thread no handler is installed, because Python delivers signals
@@ -110,16 +129,15 @@ class Signals:
         finally:
             for number, handler in handlers.items():
                 signal.signal(number, handler)
-            for number in map(signal.Signals, self.received):
-                if callable(handlers.get(number)):
-                    signal.raise_signal(number)
-                elif number == signal.SIGINT:
-                    raise KeyboardInterrupt
+            with ExitStack() as deliveries:  # a handler that raises does not hide other signals
+                for received in self.received:
+                    deliveries.callback(_deliver, received)
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
         """Handler that records a request to stop."""
         self.received.add(number)
         self.request = max(self.request, Request.STOP)
+        self.on_signal()
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
         """Handler that records a Ctrl-C, and passes a second one on."""
@@ -131,6 +149,7 @@ class Signals:
             signal.raise_signal(number)
         self.received.add(number)
         self.request = Request.INTERRUPT
+        self.on_signal()
 
 
 _early: Signals | None = None

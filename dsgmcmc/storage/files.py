@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from dsgmcmc.errors import InputError, naming, refusing
+from dsgmcmc.parallel.signals import before_death
 from dsgmcmc.settings import named
 
 MAX_TOML_BYTES = 1 << 16
@@ -130,8 +131,25 @@ class Scratch:
     ----------
     path : Path
         The folder.
+    process : int
+        The process that has made the folder; copies of it that are forked do not remove the folder.
     """
 
     def __init__(self) -> None:
         self.path = Path(tempfile.mkdtemp(prefix=_SCRATCH))
+        self.process = os.getpid()
         weakref.finalize(self, remove_folder, self.path)
+        _scratches.add(self)
+
+
+_scratches: weakref.WeakSet[Scratch] = weakref.WeakSet()
+
+
+def _remove_scratches() -> None:
+    """Remove the temporary folders of this process."""
+    for scratch in list(_scratches):
+        if scratch.process == os.getpid():
+            remove_folder(scratch.path)
+
+
+before_death(_remove_scratches)

@@ -2,13 +2,14 @@
 lines.
 """
 
+import os
 import re
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
-from support import planted, run, write_planted
+from support import TIMEOUT, planted, run, wait_until, write_planted
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.parallel.mpirun import run_sample
@@ -80,3 +81,30 @@ def test_a_notebook_shows_one_line_that_changes(tmp_path: Path) -> None:
     assert outputs[1] == []
     assert "iteration 600/600" in "".join(output["text"] for output in outputs[2])
     assert "grid 1000" in outputs[3][-1]["evalue"]
+
+
+def test_an_interrupted_cell_ends_by_ctrl_c(tmp_path: Path) -> None:
+    """A notebook's button sends SIGINT: the cell ends with `KeyboardInterrupt` after a checkpoint,
+    and the kernel goes on.
+    """
+    pytest.importorskip("ipykernel", reason="pip install nbclient ipykernel")
+    from jupyter_client.manager import start_new_kernel
+
+    np.save(tmp_path / "x.npy", np.column_stack(planted()))
+    environment = {**os.environ, "IPYTHONDIR": str(tmp_path), "JUPYTER_RUNTIME_DIR": str(tmp_path)}
+    manager, client = start_new_kernel(cwd=str(tmp_path), env=environment)
+    try:
+        cell = CELLS[0].replace("iterations=600", "iterations=10**7, out='run'")
+        number = client.execute(cell)
+        wait_until(lambda: list(tmp_path.glob("run/metrics*")), lambda: "nothing is sampled")
+        manager.interrupt_kernel()
+        reply = client.get_shell_msg(timeout=TIMEOUT)
+        while reply["parent_header"]["msg_id"] != number:  # those of the kernel's start
+            reply = client.get_shell_msg(timeout=TIMEOUT)
+        assert reply["content"]["ename"] == "KeyboardInterrupt"
+        following = client.execute("assert np.load('x.npy').size", reply=True, timeout=TIMEOUT)
+        assert following["content"]["status"] == "ok"
+    finally:
+        client.stop_channels()
+        manager.shutdown_kernel(now=True)
+    assert list(tmp_path.glob("run/checkpoints/chain-0/step-*"))

@@ -155,12 +155,24 @@ def test_a_handler_of_the_program_gets_its_signal_when_the_chain_is_saved(tmp_pa
         signal.SIGTERM, lambda *_: seen.extend(steps(tmp_path / "run/checkpoints/chain-0"))
     )
     try:
-        words = "at a checkpoint before the end: go on with warm_start=True"
-        with injected_here("iteration=term,at=40"), pytest.raises(StoppedError, match=words):
+        with injected_here("iteration=term,at=40"), pytest.raises(StoppedError) as stopped:
             fit(tmp_path / "run")
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
     assert seen == [BURN_IN, 40]
+    assert "warm_start=True continues" in "".join(stopped.value.__notes__)
+
+
+def test_a_temporary_run_is_not_said_to_go_on() -> None:
+    """Without `out` the run is gone with the model, which a program that ends does not keep."""
+    signal.signal(signal.SIGTERM, lambda *_: None)
+    try:
+        with injected_here("iteration=term,at=40"), pytest.raises(StoppedError) as stopped:
+            fit()
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    assert not hasattr(stopped.value, "__notes__")
+    assert "warm_start" not in str(stopped.value)
 
 
 def test_a_second_ctrl_c_does_not_wait(tmp_path) -> None:
