@@ -14,6 +14,7 @@ detects the bias of a stochastic-gradient sampler: its chains may agree on a wro
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import ceil
 from operator import itemgetter
 from typing import Any
 
@@ -189,9 +190,14 @@ def _by_ess(diagnosis: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _sufficient_iterations(ess: float, diagnosis: Mapping[str, Any], config: ResolvedChain) -> int:
-    """Return the length of chains with `LEAST_SHARED_ESS`, at least twice as many draws as now."""
+    """Return the length of chains with `LEAST_SHARED_ESS`, at least twice as many draws as now.
+
+    It is rounded up to two digits: chains that have made more cannot end there.
+    """
     times = max(2.0, LEAST_SHARED_ESS / ess)
-    return int(float(f"{config.burn_in + times * diagnosis['draws'] * config.thin:.2g}"))
+    length: int = ceil(config.burn_in + times * diagnosis["draws"] * config.thin)
+    unit: int = 10 ** max(0, len(str(length)) - 2)
+    return ceil(length / unit) * unit
 
 
 def _why_withheld(weights: Float64, interleaved: int) -> str | None:

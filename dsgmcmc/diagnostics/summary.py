@@ -225,19 +225,24 @@ def _symbol(label: str) -> str:
 def _mixing(summary: Summary) -> list[str]:
     """Name the shared parameters that are not to be interpreted, and a remedy; no line if none.
 
-    Nor is there one if a warning names them (`_unmixed`).
+    Nor is there one if a warning names them (`_unmixed`). A run that was stopped, and whose own
+    length would do, is to go on to its end.
     """
     slow = (summary.get("slowest") or {}).get("shared", {})
     names = [_symbol(label) for label in slow.get("uncertain", [])]
     if not names or _unmixed(summary):
         return []
-    listed = _listed(names)
-    return [
-        f"do not interpret {listed} from this run: the ESS of"
+    line = (
+        f"do not interpret {_listed(names)} from this run: the ESS of"
         f" {_symbol(slow['label'])} is {slow['ess']:,.0f}, and its mean {slow['mean']:.4g} is known"
-        f" to ± {slow['error']:.2g}; about {slow['iterations']:,} iterations would do:"
-        f" {named('resume')} {named('until')} none {named('iterations')} {slow['iterations']}"
-    ]
+        f" to ± {slow['error']:.2g}"
+    )
+    if not _stopped(summary) or slow["iterations"] > summary["iterations"]:
+        line += (
+            f"; about {slow['iterations']:,} iterations would do: {named('resume')}"
+            f" {named('until')} none {named('iterations')} {slow['iterations']}"
+        )
+    return [line]
 
 
 def _listed(names: Sequence[str]) -> str:

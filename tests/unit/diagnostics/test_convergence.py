@@ -152,6 +152,9 @@ def test_shared_parameters_that_drift_are_uncertain(run):
     assert found["iterations"] == pytest.approx(
         run.config.burn_in + 5 * 300 * run.config.thin, rel=0.05
     )
+    after_long_burn_in = run.config.model_copy(update={"burn_in": 10_400, "thin": 1})
+    few = slowest(diagnosis | {"draws": 50}, after_long_burn_in)["shared"]
+    assert few["iterations"] >= 10_400 + 5 * 50, "rounded down, it would be less than was made"
     assert slowest(diagnosis | {"quantities": [good]}, run.config)["shared"]["uncertain"] == []
     apart = slowest(diagnosis | {"quantities": [good | {"halves": 1.2}]}, run.config)["shared"]
     assert apart["uncertain"] == ["tau"]

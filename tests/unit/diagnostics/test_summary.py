@@ -171,6 +171,28 @@ def test_uncertain_shared_parameters_are_named():
     assert result(GOOD | {"slowest": {}}) == result(GOOD)
 
 
+def test_no_length_below_that_of_a_stopped_run_is_advised():
+    """`--iterations 100` would cut a run of 3,000 that was stopped at 70; a longer one is said, and
+    so is a shorter one than the limit of a run that has ended.
+    """
+    slow = {
+        "label": "tau",
+        "uncertain": ["tau"],
+        "ess": 9.0,
+        "rhat": None,
+        "mean": 1.9,
+        "error": 0.03,
+    }
+    stopped = GOOD | {"reached": [70], "iterations": 3_000}
+    short = stopped | {"slowest": {"shared": slow | {"iterations": 100}}}
+    assert result(short)[-1].endswith("its mean 1.9 is known to ± 0.03")
+    long = stopped | {"slowest": {"shared": slow | {"iterations": 4_000}}}
+    assert result(long)[-1].endswith("--resume --until none --iterations 4000")
+    until = {"until": "ess=16", "reached": True, "iteration": 70, "limit": 3_000, "found": {}}
+    ended = short | {"until": until}
+    assert result(ended)[-1].endswith("--resume --until none --iterations 100")
+
+
 # ---------------------------------------------------------------------- biases only
 
 
