@@ -73,12 +73,14 @@ def _main() -> None:
     # a batch system may send its signal during the import of NumPy and Numba
     if sys.argv[1:2] == ["sample"]:
         install_early()
-    from dsgmcmc.parallel.comm import TELL_STATUS, THREAD_VARIABLES, tell_status
+    from dsgmcmc.parallel.comm import TELL_STATUS, THREAD_VARIABLES, tell, tell_status
 
     gc.set_threshold(100_000)  # the imports create many objects and no garbage
     for variable in THREAD_VARIABLES:
         os.environ.setdefault(variable, "1")
     tells_status = os.environ.pop(TELL_STATUS, None)  # child processes must not see this variable
+    if tells_status:
+        tell("begins")
     from dsgmcmc.cli.app import main as command_line
 
     try:

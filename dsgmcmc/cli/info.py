@@ -227,10 +227,14 @@ def doctor(
     """Check that this machine can sample, and say how to fix any problem.
 
     The exit status is 1 if sampling cannot work. On a login node, run `dsgmcmc doctor --no-launch`.
+    Under a launcher, as in `srun --mpi=pmix -n 2 dsgmcmc doctor`, its processes are tried.
     """
     from dsgmcmc.doctor import examine
+    from dsgmcmc.parallel.comm import is_first
 
     findings = list(examine(launch))
+    if not is_first():
+        return
     problems = sum(finding.level == "error" for finding in findings)
     if as_json:
         listed = [finding._asdict() for finding in findings]

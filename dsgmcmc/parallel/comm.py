@@ -56,9 +56,9 @@ THREAD_VARIABLES = (
     "MKL_NUM_THREADS",
     "NUMBA_NUM_THREADS",
 )
-#: Environment variable by which `launch/mpirun.sh` asks process 0 to print the exit status. The
-#: status of mpirun is not reliable: it may be 0 after mpirun has lost a host, and the status for a
-#: signal after a complete run.
+#: Environment variable by which `launch/mpirun.sh` asks process 0 to print that it has begun, and
+#: the exit status. The status of mpirun is not reliable: it may be 0 after mpirun has lost a host,
+#: and the status for a signal after a complete run.
 TELL_STATUS = "DSGMCMC_TELL_STATUS"
 #: Environment variable that selects Open MPI's transports.
 TRANSPORT_VARIABLE = "OMPI_MCA_btl"
@@ -103,6 +103,12 @@ def on_one_host() -> bool:
 def without_launcher() -> bool:
     """Whether it is certain that no launcher started this process; needs no MPI."""
     return not any(name in os.environ for name in (*LAUNCHERS, PMIX_RANK))
+
+
+def is_first() -> bool:
+    """Whether this process is the first one of its innermost launcher; needs no MPI."""
+    ranks = (os.environ.get(name) for name in (*LAUNCHERS.values(), PMIX_RANK))
+    return next(filter(None, ranks), "0") == "0"
 
 
 class _Launch(NamedTuple):
@@ -456,9 +462,12 @@ def tell_status(code: object) -> None:
 
     `code` is the code of a `SystemExit`: a status, None for success, or a message.
     """
-    rank = next((os.environ[name] for name in LAUNCHERS.values() if name in os.environ), "0")
-    if rank != "0":
-        return
     if not isinstance(code, int):
         code = Exit.FAILURE if code else 0
-    say(f"dsgmcmc: ended with status {code}", file=sys.stderr)
+    tell(f"ended with status {code}")
+
+
+def tell(text: str) -> None:
+    """Print a line for `launch/mpirun.sh` on standard error of process 0."""
+    if is_first():
+        say(f"dsgmcmc: {text}", file=sys.stderr)

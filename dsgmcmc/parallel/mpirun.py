@@ -23,6 +23,8 @@ from dsgmcmc.parallel.signals import Signals
 
 #: Environment variable that passes the user's command, for the log, to a process started here.
 COMMAND_VARIABLE = "DSGMCMC_COMMAND"
+#: Environment variable that names the launcher, for the scripts in `launch`, too.
+LAUNCHER_VARIABLE = "MPIRUN"
 #: Largest number of processes per core; more would be extremely slow.
 PROCESSES_PER_CORE = 4
 #: Beginning of a line with an error message of ``dsgmcmc``.
@@ -37,16 +39,33 @@ ENDING_WITH_PARENT = (
 
 
 def find_mpirun() -> str | None:
-    """Return the path of ``mpirun`` of this Python's environment or the PATH; None without one."""
+    """Return the path of ``mpirun`` of this Python's environment or the PATH; None without one.
+
+    The variable MPIRUN names another launcher.
+
+    Raises
+    ------
+    InputError
+        If MPIRUN names no program.
+    """
     folders = os.pathsep.join((sysconfig.get_path("scripts"), os.environ.get("PATH", "")))
+    if name := os.environ.get(LAUNCHER_VARIABLE):
+        found = shutil.which(name, path=folders)
+        if found is None:
+            raise InputError(f"{LAUNCHER_VARIABLE}={name}: there is no such program")
+        return found
     return shutil.which("mpirun", path=folders) or shutil.which("mpiexec", path=folders)
 
 
 def openmpi_environment(oversubscribe: bool) -> dict[str, str]:
-    """Return variables with which Open MPI runs as root and, with `oversubscribe`, shares cores."""
+    """Return variables with which Open MPI runs as root and, with `oversubscribe`, shares cores.
+
+    Version 5 has variables that begin with PRTE, and ignores the one of version 4.
+    """
     variables = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     if oversubscribe:
         variables["PRTE_MCA_rmaps_default_mapping_policy"] = ":oversubscribe"
+        variables["OMPI_MCA_rmaps_base_oversubscribe"] = "1"
         variables["OMPI_MCA_mpi_yield_when_idle"] = "1"
     return variables
 

@@ -202,6 +202,6 @@ def test_intel_mpi_is_started_by_its_hydra(batch):
     """Its mpirun, a shell script, does not pass on SIGUSR1, so that the run would not be warned."""
     mpirun = batch.home / "bin" / "mpirun"
     shutil.copy(mpirun, mpirun.with_name("mpiexec.hydra"))
-    mpirun.write_text("#!/bin/sh\nexit 99\n")
+    mpirun.write_text("#!/bin/sh\necho 'Intel(R) MPI Library for Linux* OS'\nexit 99\n")
     batch.run(write_script(batch.kind, batch.folder, iterations=40), 0)
     assert batch.calls("mpiexec.hydra --hostfile")

