@@ -26,7 +26,7 @@ from dsgmcmc.features.described import Description, describe
 from dsgmcmc.input.arrays import has_time_column, is_wide, ratings_source
 from dsgmcmc.input.roles import CONTEXT, NO_COLUMN, parse_columns
 from dsgmcmc.input.sources.annotated import data_array_of, is_annotated, is_dataset
-from dsgmcmc.input.sources.labelled import refuse_unstored, refuse_variable
+from dsgmcmc.input.sources.labelled import refuse_first_line, refuse_unstored, refuse_variable
 from dsgmcmc.parallel.alone import Alone
 from dsgmcmc.parallel.comm import on_root
 from dsgmcmc.parallel.mpirun import number_of_processes, run_sample
@@ -151,7 +151,7 @@ class Estimator:
 
 
 #: Parameters with which arrays have been read before they are prepared.
-FORM = {"columns", "matrix", "missing", "variable"}
+FORM = {"columns", "matrix", "missing", "variable", "first_line"}
 #: Parameters that `prepare` gets as descriptions of users and items.
 DESCRIBED = {"user_features", "item_features", "feature_kinds"}
 
@@ -247,6 +247,8 @@ class BPMF(Estimator, FittedModel):
     unstored : {"missing", "zero"}, optional
         What cells mean that a sparse matrix does not store: not rated, or ratings of 0, as counts
         are. AnnData, and files of 10x, MATLAB and R, need to say so; elsewhere they are not rated.
+    first_line : {"names", "ratings"}, optional
+        What the first line of a text file has, if its numbers may be names of items or ratings.
     clip : bool
         Clip predictions to the range of the levels, if ratings are levels, and of counts at 0;
         default True, as in ``dsgmcmc predict``.
@@ -324,6 +326,7 @@ class BPMF(Estimator, FittedModel):
     missing: Any = None
     variable: str | None = None
     unstored: Literal["missing", "zero"] | None = None
+    first_line: Literal["names", "ratings"] | None = None
     clip: bool = True
     unknown: Literal["prior", "refuse"] = "prior"
     random_state: Any = 0
@@ -738,6 +741,7 @@ class BPMF(Estimator, FittedModel):
         if isinstance(X, str | os.PathLike):
             return
         choice = self._form().choice
+        refuse_first_line("X", choice._replace(first_line=self.first_line))
         if not (is_annotated(X) or is_dataset(X)):
             refuse_variable("X", choice)
         if not (is_annotated(X) or hasattr(X, "tocoo")):

@@ -470,7 +470,7 @@ def _read_table(
 def _open_description(db: Session, path: Path, entity: str, n_known: int) -> TableFile:
     """Open a file; it has a header unless it is a MovieLens file of `n_known` columns."""
 
-    def is_header(fields: list[str]) -> bool:
+    def is_header(fields: list[str], rows: list[list[str]]) -> bool:
         return len(fields) != n_known or simplified(fields[0]) in NAMES[entity]
 
     return open_table(db, path, is_header, latin1=True, choice=Choice(entity=entity))

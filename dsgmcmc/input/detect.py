@@ -25,6 +25,7 @@ from dsgmcmc.input.sources.labelled import (
     LabelledMatrix,
     as_table,
     as_texts,
+    refuse_first_line,
     refuse_unstored,
     refuse_variable,
 )
@@ -51,8 +52,8 @@ _DELIMITERS = ("::", "\t", ",", ";", "|", " ")
 _LINE_END = r"\r\n|\n|\r"
 _SAMPLE_ROWS = 50
 
-#: Whether the fields in the first line of a text file are names of columns.
-IsHeader = Callable[[list[str]], bool]
+#: Whether the fields in the first line of a text file name columns, given those of the next lines.
+IsHeader = Callable[[list[str], list[list[str]]], bool]
 
 
 def open_table(
@@ -71,7 +72,8 @@ def open_table(
     Parameters
     ----------
     is_header : callable
-        Returns whether the fields in the first line of a text file are column names.
+        Returns whether the fields in the first line of a text file are column names, given the
+        fields of the next lines.
     latin1 : bool
         Read text as Latin-1 if any part of the file is not UTF-8.
     choice : Choice
@@ -89,8 +91,11 @@ def open_table(
     if path.suffix.lower() != ".npz":
         found = open_scientific(path, head, choice, memory_of(db))
         if found is not None:
+            refuse_first_line(path, choice)
             return found
     table = _open_other(db, path, is_header, latin1=latin1)
+    if table.format not in ("text", "lines"):
+        refuse_first_line(path, choice)
     refuse_variable(path, choice)
     if choice.unstored == "zero" and table.format == "matrix":
         return _with_zeros(db, table, choice)
@@ -101,7 +106,7 @@ def open_table(
 
 def _read_market(db: Session, path: Path) -> Any:
     """Return the matrix in a MatrixMarket file."""
-    matrix, _ = read_matrix(db, _open_other(db, path, lambda fields: False, latin1=False))
+    matrix, _ = read_matrix(db, _open_other(db, path, lambda fields, rows: False, latin1=False))
     return matrix
 
 
@@ -193,18 +198,18 @@ def _open_lines(path: Path, lines: list[str], is_header: IsHeader) -> TableFile:
     comments = [lines[k].lstrip() for k in filled if k < body[0]]
     rows = [lines[k] for k in body[:_SAMPLE_ROWS]]
     delimiter = _detect_delimiter(comments, rows)
+    sample = [_split(row, delimiter) for row in rows]
     fields = None
     if comments:
-        fields = _commented_header(path, comments, rows, delimiter, is_header=is_header)
+        fields = _commented_header(path, comments, sample, delimiter, is_header=is_header)
     header = fields is not None
     first_line = body[0] + 1
     if fields is None:
-        fields = [field.strip() for field in _split(rows[0], delimiter)]
-        if is_header(fields):
+        fields = [field.strip() for field in sample[0]]
+        if is_header(fields, sample[1:]):
             header = True
             first_line += 1
-            del rows[0]
-    sample = [_split(row, delimiter) for row in rows]
+            del sample[0]
     if header and _has_row_names(sample, len(fields)):
         fields.insert(0, "")
     if len(fields) < 2:
@@ -242,22 +247,22 @@ def _has_row_names(sample: list[list[str]], n_fields: int) -> bool:
 
 
 def _commented_header(
-    path: Path, comments: list[str], rows: list[str], delimiter: str, *, is_header: IsHeader
+    path: Path, comments: list[str], rows: list[list[str]], delimiter: str, *, is_header: IsHeader
 ) -> list[str] | None:
     """Return the names of columns if they are in a comment before the rows, or else None.
 
-    `comments` are lines that begin with # or %. The last one names the columns if it has as many
-    fields as the rows, and among them a usual name of users or items, or no blanks between them.
-    Raises InputError if the last one may be a row.
+    `comments` are lines that begin with # or %, and `rows` have the fields of the lines below. The
+    last comment names the columns if it has as many fields as the rows, and among them a usual name
+    of users or items, or no blanks between them. Raises InputError if the last one may be a row.
     """
-    widths = {len(_split(row, delimiter)) for row in rows}
+    widths = {len(row) for row in rows}
     last = comments[-1]
     fields = [field.strip() for field in _split(last.lstrip("#%").lstrip(" "), delimiter)]
     has_usual_name = any(find_column(fields, role) is not None for role in ("user", "item"))
     is_as_wide = bool(widths & {len(fields), len(fields) + 1})
     if (
         is_as_wide
-        and is_header(fields)
+        and is_header(fields, rows)
         and (has_usual_name or delimiter not in (_BLANKS, "\t", " "))
     ):
         return fields

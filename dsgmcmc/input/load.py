@@ -278,10 +278,17 @@ def refuse_differences(tables: Sequence[RatingsTable]) -> None:
 
 def open_long(db: Session, path: Path, columns: Columns, choice: Choice = ANY_CHOICE) -> TableFile:
     """Open a file with a row for each rating; a first line that recurs below is no header."""
-    file = open_table(db, path, lambda fields: not any(map(is_number, fields)), choice=choice)
+
+    def is_header(fields: list[str], rows: list[list[str]]) -> bool:
+        if choice.first_line is not None:
+            return choice.first_line == "names"
+        return not any(map(is_number, fields))
+
+    file = open_table(db, path, is_header, choice=choice)
     names_columns = bool(set(expand_parts(columns, file.names).values()) & set(file.names))
-    if file.header and not names_columns and names_recur(file.names, file.sample):
-        return open_table(db, path, lambda fields: False)
+    is_said = names_columns or choice.first_line is not None
+    if file.header and not is_said and names_recur(file.names, file.sample):
+        return open_table(db, path, lambda fields, rows: False)
     return file
 
 

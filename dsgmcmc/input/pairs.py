@@ -72,7 +72,7 @@ def load_pairs(
     """
     parts = {role: of_role for role, of_role in labels.items() if len(of_role) > 1}
 
-    def is_header(fields: list[str]) -> bool:
+    def is_header(fields: list[str], rows: list[list[str]]) -> bool:
         has_usual_name = [find_column(fields, role) is not None for role in ROLES]
         if all(has_usual_name):
             return True

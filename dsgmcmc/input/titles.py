@@ -31,7 +31,7 @@ def read_titles(path: Path, matching: str | None = None) -> dict[str, str]:
     with refusing(f"{matching!r} is not a regular expression", re.error):
         pattern = re.compile(matching or "", re.IGNORECASE)
     with open_small_session() as db:
-        table = open_table(db, path, lambda fields: _find_id(fields) is not None, latin1=True)
+        table = open_table(db, path, lambda fields, rows: _find_id(fields) is not None, latin1=True)
         id_column, title_column = _find_columns(table)
         fields = ", ".join(f"c{k}::VARCHAR" for k in range(table.width))
         table.create(db, f"CREATE TABLE titles AS SELECT {fields} FROM {{table}}")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import zipfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 
@@ -17,6 +18,7 @@ import numpy as np
 from dsgmcmc.errors import InputError
 from dsgmcmc.input.bounds import BEGINNINGS, cell_bound, stand_in
 from dsgmcmc.input.detect import open_table
+from dsgmcmc.input.header import Head, ReadCells, judge_first_line
 from dsgmcmc.input.roles import Heading, locate
 from dsgmcmc.input.sources.labelled import Choice
 from dsgmcmc.input.sources.tables import SHOWN, TableFile, add_numbers, is_number
@@ -101,7 +103,14 @@ def inspect_wide(
     numbers. Raises InputError if the file is no table, or the first column may have names or
     ratings.
     """
-    table = open_table(db, path, lambda fields: _is_header(fields, missing), choice=choice)
+    is_header = partial(
+        _is_header,
+        path=path,
+        user=columns.get("user"),
+        choice=choice,
+        read=_Numbers(missing).table,
+    )
+    table = open_table(db, path, is_header, choice=choice)
     if table.axes is not None:
         return table, ENTRIES
     if table.format == "matrix":
@@ -228,23 +237,24 @@ def _has_other_scale(first: Float64, others: Sequence[Float64]) -> bool:
     return bool(distance > max(np.log(_OTHER_SCALE), max(logs) - min(logs)))
 
 
-def _is_header(fields: list[str], missing: Sequence[str]) -> bool:
-    """Whether the first line of a file has names of items.
+def _is_header(
+    fields: list[str],
+    rows: list[list[str]],
+    *,
+    path: Path,
+    user: object,
+    choice: Choice,
+    read: ReadCells,
+) -> bool:
+    """Whether the first line of a file has names of items: as users say, or as it shows.
 
-    They are texts, or numbers that ascend; decimals are ratings.
+    They say so if they name the column `user`, and not its position.
     """
-    if find_column(fields[:1], "user") is not None:
+    if choice.first_line is not None:
+        return choice.first_line == "names"
+    if user in fields and not str(user).isdecimal():
         return True
-    cells = _Numbers(missing).table([fields[1:]], len(fields) - 1)[0]
-    numbers = cells[np.isfinite(cells)]
-    if np.any(numbers % 1):
-        return False
-    if np.isinf(cells).any():
-        return True
-    if len(numbers) < max(2, len(cells)):
-        return False
-    steps = np.diff(numbers)
-    return bool((steps == 1).all() if len(steps) < _FEW else (steps > 0).all())
+    return judge_first_line(path, Head(fields, rows, read), fields)
 
 
 def load_wide(

@@ -428,7 +428,9 @@ class Ingest:
                 columns=self.parsed.columns,
                 timed=self.settings.timed,
                 missing=self.parsed.missing if self.settings.matrix else None,
-                choice=Choice(self.settings.variable, unstored),
+                choice=Choice(
+                    self.settings.variable, unstored, first_line=self.settings.first_line
+                ),
             )
         if self.parsed.groups:
             return load.find_groups(table, self.parsed.groups)

@@ -74,6 +74,9 @@ class PrepareSettings(Checked):
         " the header names items.",
         False,
     )
+    first_line: Literal["names", "ratings"] | None = setting(
+        "What the first line of text has, if its numbers may be either.", None, shown="detected"
+    )
     variable: str | None = setting(
         "Matrix or table of a file that has several: layer, variable, R object, type of features.",
         None,

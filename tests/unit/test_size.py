@@ -23,8 +23,9 @@ LONGER: dict[str, str] = {}
 #: --hold-out-by and --no-part-features, because only users know which cells will be missing, and
 #: whether a day like no other says anything of the next one; and --variable and --unstored of
 #: prepare, because only they know which matrix of a file has the ratings, and whether a count that
-#: is not stored is a 0; and RATINGS, --unknown and --columns of evaluate, which Python scores, too.
-PARAMETERS = 121
+#: is not stored is a 0; and RATINGS, --unknown and --columns of evaluate, which Python scores, too;
+#: and --first-line of prepare, because numbers above numbers may be names or ratings.
+PARAMETERS = 122
 PARAMETERS_OF_SAMPLE = 34
 #: Nodes of the syntax tree that a room may have; modules outside of rooms are `top`. Packing code
 #: into fewer lines changes nothing. Whoever raises a number says in the changelog, under *Taken

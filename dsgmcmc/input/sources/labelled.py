@@ -39,12 +39,15 @@ class Choice(NamedTuple):
         Dimensions of users and items, by role.
     entity : {"user", "item"} or None
         Whose features are read; None for ratings.
+    first_line : {"names", "ratings"} or None
+        What the first line of a text file has; None if the user has not said so.
     """
 
     variable: str | None = None
     unstored: str | None = None
     columns: Columns = MappingProxyType({})
     entity: str | None = None
+    first_line: str | None = None
 
 
 ANY_CHOICE = Choice()
@@ -222,6 +225,12 @@ def refuse_variable(where: object, choice: Choice) -> None:
     """Raise InputError if the user has named one of several matrices, but there is only one."""
     if choice.variable is not None:
         raise InputError(f"{where} does not hold several matrices: leave out {named('variable')}")
+
+
+def refuse_first_line(where: object, choice: Choice) -> None:
+    """Raise InputError if the user has said what a first line has, but there are no lines."""
+    if choice.first_line is not None:
+        raise InputError(f"{where} is no text with lines: leave out {named('first_line')}")
 
 
 def select(

@@ -131,7 +131,7 @@ def test_what_is_wrong_is_named(tmp_path: Path, fault: str, message: str) -> Non
 def features(path: Path, entity: str) -> dict[str, list]:
     """Columns of the features in a file."""
     with open_session(path.parent) as db:
-        table = open_table(db, path, lambda fields: True, choice=Choice(entity=entity))
+        table = open_table(db, path, lambda fields, rows: True, choice=Choice(entity=entity))
     return {name: column.tolist() for name, column in (table.arrays or {}).items()}
 
 
