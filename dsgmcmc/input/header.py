@@ -44,19 +44,13 @@ class Head:
         self, fields: Sequence[str], rows: Sequence[Sequence[str]], read: ReadCells
     ) -> None:
         self.has_usual_name = find_column(fields[:1], "user") is not None
-        self.corner = float(read([fields[:1]], 1)[0, 0])
+        self.corner = _number(fields[0], read([fields[:1]], 1)[0, 0])
         self.is_short = bool(rows) and all(len(row) == len(fields) + 1 for row in rows)
         width = min(len(fields), _WIDEST)
         below = [list(row[:width]) for row in rows if len(row) == len(fields)]
         self.texts = [text.strip() for text in fields[1:width]]
         cells = read([fields[1:width]], width - 1)[0]
-        # a code for "not rated" may be a name
-        self.numbers = np.array(
-            [
-                float(text) if is_number(text) else cell
-                for text, cell in zip(self.texts, cells.tolist(), strict=True)
-            ]
-        )
+        self.numbers = np.array([_number(*cell) for cell in zip(self.texts, cells, strict=True)])
         self.below = read([row[1:] for row in below], width - 1)
         self.words_below = {text.strip() for row in below for text in row[1:]}
         self.first_below = read([row[:1] for row in below], 1)[:, 0]
@@ -139,6 +133,16 @@ class Head:
         low, high = ranges
         distance = np.maximum(low - self.numbers, self.numbers - high)
         return bool((distance > np.maximum(high - low, 0)).all() and (distance > 0).all())
+
+
+def _number(text: str, cell: float) -> float:
+    """Return the number in a field, given that of a cell with this text; infinity for a text.
+
+    A code for "not rated" may be a name, and so may a word for true or false.
+    """
+    if is_number(text):
+        return float(text)
+    return np.nan if np.isnan(cell) else np.inf
 
 
 def judge_first_line(where: object, head: Head, fields: Sequence[str]) -> bool:

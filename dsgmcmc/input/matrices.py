@@ -18,7 +18,7 @@ from dsgmcmc.input.bounds import cell_bound, is_bound, stand_in
 from dsgmcmc.input.roles import Heading, locate, parse_columns
 from dsgmcmc.input.sources.annotated import is_annotated
 from dsgmcmc.input.sources.tables import is_number
-from dsgmcmc.input.values import TRUTH, Missing
+from dsgmcmc.input.values import TRUTH, Missing, are_truth
 from dsgmcmc.tables.frames import Frame, as_frame, is_data_array
 from dsgmcmc.tables.usual import EMPTY, Columns
 from dsgmcmc.types import Array, Float64, Mask
@@ -112,11 +112,34 @@ def _matrix_values(table: Array, labels: Sequence[Any]) -> Float64:
     """Return the numbers in a table of objects, with NaN for missing ones."""
     missing = np.fromiter(map(is_missing, table.flat), bool).reshape(table.shape)
     table[missing] = np.nan
+    _refuse_words(table, labels)
     columns = [
         read_numbers(column, f"a matrix has numbers alone, unlike its column {label}")
         for label, column in zip(labels, table.T, strict=True)
     ]
     return np.column_stack(columns)
+
+
+def _refuse_words(table: Array, labels: Sequence[Any]) -> None:
+    """Raise InputError if a word for true or false stands alone in columns of words.
+
+    Words among numbers are refused as other texts are.
+    """
+    found = {}
+    words = set[str]()
+    for label, column in zip(labels, table.T, strict=True):
+        texts = [str(value) for value in column.tolist() if not is_missing(value)]
+        of_column = {text.lower() for text in texts}
+        if column.dtype == object and texts and of_column <= TRUTH.keys():
+            found[label] = texts[0]
+            words |= of_column
+    if not found or are_truth(words):
+        return
+    label, text = next(iter(found.items()))
+    raise InputError(
+        f"column {label} of the matrix has no word but {text!r}, which is not taken for true"
+        " or false: write numbers, such as 1 and 0, or give missing=[WORD]"
+    )
 
 
 def _take_bounds(table: Array) -> Float64 | None:

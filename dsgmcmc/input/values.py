@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -17,6 +17,16 @@ from dsgmcmc.types import Float32
 TRUTH = dict.fromkeys(("true", "t", "yes", "y"), 1.0) | dict.fromkeys(
     ("false", "f", "no", "n"), 0.0
 )
+
+
+def are_truth(words: Set[str]) -> bool:
+    """Whether words, in lower case, mean true and false: both of them, or one in full.
+
+    Another word alone may stand for something else, such as T for a trace, or n for no answer.
+    """
+    if not words or not words <= TRUTH.keys():
+        return False
+    return words <= {"true", "false"} or len({TRUTH[word] for word in words}) == 2
 
 
 def parse_missing(missing: Any) -> list[str]:

@@ -22,7 +22,7 @@ from dsgmcmc.input.header import Head, ReadCells, judge_first_line
 from dsgmcmc.input.roles import Heading, locate
 from dsgmcmc.input.sources.labelled import Choice
 from dsgmcmc.input.sources.tables import SHOWN, TableFile, add_numbers, is_number
-from dsgmcmc.input.values import TRUTH, missing_words
+from dsgmcmc.input.values import TRUTH, are_truth, missing_words
 from dsgmcmc.settings import named
 from dsgmcmc.tables.session import Session, memory_of
 from dsgmcmc.tables.usual import EMPTY, Columns, find_column
@@ -45,11 +45,12 @@ _REMEMBERED = 100_000  # contents of cells whose numbers are remembered
 class _Numbers(dict[str | None, float]):
     """The number in a cell, by its text: NaN if it is not rated, infinity if it has no number.
 
-    A cell that is known only by bounds has a number between them; `has_bounds` says whether one was
-    found.
+    A cell that is known only by bounds has a number between them, and a word for true or false has
+    1 or 0; `has_bounds` and `has_words` say whether one was found.
     """
 
     has_bounds = False
+    has_words = False
 
     def __init__(self, missing: Sequence[str]) -> None:
         self._empty = {None, *EMPTY, *map(str.lower, missing)}
@@ -70,7 +71,10 @@ class _Numbers(dict[str | None, float]):
             if bounds is not None:
                 self.has_bounds = True
                 return float(stand_in(np.array(bounds[0]), np.array(bounds[1])))
-            return TRUTH.get(word, np.inf)
+            if word not in TRUTH:
+                return np.inf
+            self.has_words = True
+            return TRUTH[word]
         number = float(text)
         return np.nan if number in self._codes else number
 
@@ -89,6 +93,105 @@ class _Numbers(dict[str | None, float]):
         """Return the numbers in rows of a table as an array (n, width)."""
         numbers = map(self.__getitem__, chain.from_iterable(rows))
         return np.fromiter(numbers, np.float64, len(rows) * width).reshape(len(rows), width)
+
+
+class _BadCells:
+    """Cells that have no number, or no name of a user or an item.
+
+    Parameters
+    ----------
+    table : TableFile
+    items : (J,) array of str
+    """
+
+    def __init__(self, table: TableFile, items: Array) -> None:
+        self._table = table
+        self._items = items
+        self._number = 0
+        self._shown = ""
+
+    def add(
+        self, rows: Sequence[Sequence[str | None]], users: Array, bad: Array, n_before: int
+    ) -> None:
+        """Take note of the bad cells among those of some rows, (n, J)."""
+        for k, j in np.argwhere(bad)[: max(0, SHOWN - self._number)].tolist():
+            where = self._table.where(n_before + k)
+            cell = f"item {self._items[j]}: {rows[k][j]!r} (user {users[k]})"
+            self._shown += f"\n  {where}, {cell}"
+        self._number += int(bad.sum())
+
+    def refuse(self) -> None:
+        """Raise InputError, with the first cells, if there are any."""
+        if self._number:
+            raise InputError(
+                f"{self._table.path}: {self._number:,} cell(s) have no number, or no name of a user"
+                f" or an item; correct them, or give {named('missing')} VALUE,... if they mean not"
+                f" rated ('' for an empty name){self._shown}"
+            )
+
+
+class _WordNumbers(dict[str | None, int]):
+    """The position of a cell's word in TRUTH, from 1, by its text; 0 for other texts."""
+
+    def __missing__(self, text: str | None) -> int:
+        word = (text or "").strip().lower()
+        number = 0
+        if word in TRUTH:
+            number = 1 + list(TRUTH).index(word)
+        if len(self) < _REMEMBERED:
+            self[text] = number
+        return number
+
+
+class _WordCells:
+    """Cells with words for true and false: they have no number, unless these fill their columns.
+
+    Parameters
+    ----------
+    table : TableFile
+    items : (J,) array of str
+    """
+
+    def __init__(self, table: TableFile, items: Array) -> None:
+        self._table = table
+        self._items = items
+        self._numbers = _WordNumbers()
+        self._has_numbers = np.zeros(len(items), bool)
+        self._counts = np.zeros((len(TRUTH), len(items)), np.int64)
+        self._first: dict[int, str] = {}  # where the first word of a column is
+
+    def add(self, rows: Sequence[Sequence[str | None]], filled: Array, n_before: int) -> None:
+        """Take note of the cells of some rows (n, J), given which are filled."""
+        found = map(self._numbers.__getitem__, chain.from_iterable(rows))
+        words = np.fromiter(found, np.int64, filled.size).reshape(filled.shape) * filled
+        for k in range(len(TRUTH)):
+            self._counts[k] += (words == k + 1).sum(axis=0)
+        self.add_numbers(filled & (words == 0))
+        for column in np.flatnonzero(words.any(axis=0)).tolist():
+            if column not in self._first:
+                row = int(np.argmax(words[:, column] > 0))
+                where = self._table.where(n_before + row)
+                text = rows[row][column]
+                self._first[column] = f"{where}, item {self._items[column]}: {text!r}"
+
+    def add_numbers(self, filled: Array) -> None:
+        """Take note of cells that are numbers, where they are filled, (n, J)."""
+        self._has_numbers |= filled.any(axis=0)
+
+    def refuse(self) -> None:
+        """Raise InputError if words stand among numbers, or one word alone in their columns."""
+        alone = np.any(self._counts[:, ~self._has_numbers], axis=1)
+        bad = list(self._first)
+        if are_truth({word for k, word in enumerate(TRUTH) if alone[k]}):
+            bad = [column for column in bad if self._has_numbers[column]]
+        if not bad:
+            return
+        shown = "".join(f"\n  {self._first[column]}" for column in bad[:SHOWN])
+        raise InputError(
+            f"{self._table.path}: {self._counts[:, bad].sum():,} cell(s) have a word among numbers,"
+            " or one word alone, which is not taken for true or false: write numbers, such as 1 and"
+            f" 0, or leave out such cells by {named('missing')} WORD,...{shown}"
+        )
 
 
 def inspect_wide(
@@ -284,10 +387,10 @@ def load_wide(
     left_out_items = _are_words(items, words)
     rows = table.rows(db)
     n_read = 0
-    n_bad = 0
     n_left_out = 0
-    shown = ""
     is_rated = np.zeros(len(items), bool)
+    bad_cells = _BadCells(table, items)
+    word_cells = _WordCells(table, items)
     while piece := list(islice(rows, max(1, _CELLS // table.width))):
         cells = numbers.table(piece, table.width)[:, others]
         users = np.array(_user_names(piece, roles, n_read), object)
@@ -296,11 +399,13 @@ def load_wide(
         cells[left_out] = np.nan
         filled = ~np.isnan(cells)
         bad = np.isinf(cells) | (filled & (_nameless(users)[:, None] | items_without_name))
-        for k, j in np.argwhere(bad)[: max(0, SHOWN - n_bad)].tolist():
-            where = table.where(n_read + k)
-            shown += f"\n  {where}, item {items[j]}: {piece[k][others[j]]!r} (user {users[k]})"
-        n_bad += int(bad.sum())
+        if bad.any():
+            bad_cells.add(_columns_of(piece, others), users, bad, n_read)
         is_rated |= filled.any(axis=0)
+        if numbers.has_words:
+            word_cells.add(_columns_of(piece, others), filled, n_read)
+        else:
+            word_cells.add_numbers(filled)
         silent = ~(filled.any(axis=1) | _nameless(users) | _are_words(users, words))
         insert_unrated(db, "user", users[silent].tolist())
         row, col = np.nonzero(filled)
@@ -312,15 +417,17 @@ def load_wide(
         )
         n_read += len(piece)
         report(f"reading {table.path.name}: {n_read:,} rows")
-    if n_bad:
-        raise InputError(
-            f"{table.path}: {n_bad:,} cell(s) have no number, or no name of a user or an item;"
-            f" correct them, or give {named('missing')} VALUE,... if they mean not rated ('' for an"
-            f" empty name){shown}"
-        )
-    silent = ~(is_rated | items_without_name | left_out_items)
-    insert_unrated(db, "item", items[silent].tolist())
+    bad_cells.refuse()
+    word_cells.refuse()
+    insert_unrated(db, "item", items[~(is_rated | items_without_name | left_out_items)].tolist())
     return n_left_out
+
+
+def _columns_of(
+    rows: Sequence[Sequence[str | None]], columns: Sequence[int]
+) -> list[list[str | None]]:
+    """Return the fields of some columns."""
+    return [[row[k] for k in columns] for row in rows]
 
 
 def _insert_cells(
