@@ -23,6 +23,7 @@ import numpy as np
 
 from dsgmcmc.diagnostics.scores import difference
 from dsgmcmc.errors import InputError
+from dsgmcmc.model.predictive.base import reaches
 from dsgmcmc.posterior.exposure import Rated
 from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.posterior.lists.liked import liked_from
@@ -102,7 +103,7 @@ def evaluate(
         rated = run.rated()
     if liked is None:
         liked = liked_from(run)
-    chosen = predict_test(run).least >= liked
+    chosen = reaches(predict_test(run).least, liked)
     if not chosen.any():
         raise InputError(
             f"no test rating of {run.path} is {liked:g} or more: give another {named('liked')}"

@@ -168,7 +168,11 @@ class FittedModel:
     @property
     def levels_(self) -> Float64 | None:
         """Distinct values of the ratings, (R,) float64; None if there are more than 100."""
-        return self._fitted().levels
+        levels = self._fitted().levels
+        if levels is None:
+            return None
+        # the shortest decimals, because float32 stores 2.3 as 2.29999995
+        return np.array([float(str(level)) for level in levels.astype(np.float32)])
 
     @property
     @renewing

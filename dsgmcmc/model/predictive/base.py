@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dsgmcmc.ratings.format import known_by_bounds
-from dsgmcmc.types import Array, Float32, Float64, Int32, Int64
+from dsgmcmc.types import Array, Float32, Float64, Int32, Int64, Mask
 
 #: Smaller probabilities are raised to this value before their logarithm is taken; float32 can
 #: represent it.
@@ -282,7 +282,7 @@ class Predictive(ABC):
         """Lowest value that is rounded to a level of at least `bound`; `bound` without levels."""
         if self.levels is None or self.has_counts:  # counts are not rounded to levels
             return bound
-        return float(self._ends()[(self.levels < bound - 1e-9).sum()])
+        return float(self._ends()[(~reaches(self.levels, bound)).sum()])
 
     def lowest(self, bound: float) -> float:
         """Lowest value of ratings of at least `bound`, on the scale of the likelihood."""
@@ -357,6 +357,14 @@ class LogScores(NamedTuple):
             name: None if scores is None else float(scores.mean())
             for name, scores in self._asdict().items()
         }
+
+
+def reaches(values: Array, bound: float) -> Mask:
+    """Return which ratings are at least `bound`, compared as they are stored, in float32.
+
+    In float64 the level 2.3 would be a little below the bound 2.3.
+    """
+    return np.asarray(values, np.float32) >= np.float32(bound)
 
 
 def nearest_level(x: Array, levels: Float64) -> Int64:

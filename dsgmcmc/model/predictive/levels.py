@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from typing_extensions import override
 
-from dsgmcmc.model.predictive.base import SMALLEST, Predictive, nearest_level
+from dsgmcmc.model.predictive.base import SMALLEST, Predictive, nearest_level, reaches
 from dsgmcmc.types import Array, Float64, Int64
 
 
@@ -63,7 +63,7 @@ class LevelDistribution(Predictive):
     @override
     def at_least(self, bound: float) -> Float64:
         # a sum of the levels above: the complement of `below` would lose digits
-        return np.asarray(self._probability[:, self.levels >= bound - 1e-9].sum(axis=1))
+        return np.asarray(self._probability[:, reaches(self.levels, bound)].sum(axis=1))
 
     @override
     def quantile(self, p: Array | float) -> Float64:

@@ -14,6 +14,7 @@ import numpy as np
 from dsgmcmc.model.likelihoods.limits import reaches_top, top_of
 from dsgmcmc.model.likelihoods.ordinal.levels import Levels
 from dsgmcmc.model.likelihoods.ordinal.ordinal import MAX_LEVELS
+from dsgmcmc.model.predictive.base import reaches
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.ratings.file import Ratings
 from dsgmcmc.types import Float64
@@ -74,7 +75,7 @@ def warn_of_few(run: Run, by: str, bound: float | None) -> list[str]:
         return []
     if bound is None and by == "likely":
         bound = liked_from(run)
-    if bound is None or bound <= _liked_facts_of(run)["rare"]:
+    if bound is None or reaches(np.array(_liked_facts_of(run)["rare"]), bound):
         return []
     return [
         f"fewer than {100 * RARE:g} % of the training ratings are {bound:g} or more, so the run"

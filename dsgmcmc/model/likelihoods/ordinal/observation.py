@@ -18,7 +18,13 @@ from dsgmcmc.model.likelihoods.ordinal.own_levels import levels_between
 from dsgmcmc.model.likelihoods.ordinal.row_thresholds import CUTS, GapPrior
 from dsgmcmc.model.likelihoods.ordinal.thresholds import coordinates_of
 from dsgmcmc.model.likelihoods.own_prior import OwnPrior
-from dsgmcmc.model.predictive.base import Moments, Predictive, PredictorDraws, nearest_level
+from dsgmcmc.model.predictive.base import (
+    Moments,
+    Predictive,
+    PredictorDraws,
+    nearest_level,
+    reaches,
+)
 from dsgmcmc.model.predictive.levels import LevelDistribution
 from dsgmcmc.model.predictive.mixture import ExpectationMixture
 from dsgmcmc.model.predictive.steps import LogisticSteps
@@ -178,7 +184,7 @@ class LevelObservation(Observation):
         if not cls.inherits(LevelObservation, "predictive"):
             return None
         assert levels is not None
-        level = int(np.count_nonzero(levels < bound - 1e-9))
+        level = int(np.count_nonzero(~reaches(levels, bound)))
         if level in (0, len(levels)):
             return LogisticSteps(heights=np.zeros(0))
         return LogisticSteps(heights=np.ones(1), chosen=slice(level - 1, level))
