@@ -43,7 +43,7 @@ from dsgmcmc.input.sources.annotated import (
     refuse_modalities,
 )
 from dsgmcmc.input.sources.labelled import Choice, refuse_filling
-from dsgmcmc.input.sources.tables import TableFile
+from dsgmcmc.input.sources.tables import TableFile, stored_cells
 from dsgmcmc.input.values import Missing, MissingValuesError, advising_missing
 from dsgmcmc.input.wide import counts_cells, describe_matrix, refuse_names
 from dsgmcmc.parallel.machine import memory_for_data
@@ -335,7 +335,7 @@ def _read_sparse(X: Any, choice: Choice) -> RatingArrays:
         row, col = np.nonzero(~np.isnan(dense))
         columns = {"user": row, "item": col, "rating": dense[row, col]}
         return RatingArrays(columns, labels={})
-    entries = X.tocoo()
+    entries = stored_cells(X)
     columns = {
         "user": entries.row.astype(np.int64),
         "item": entries.col.astype(np.int64),

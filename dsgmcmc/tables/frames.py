@@ -49,6 +49,8 @@ def as_frame(table: Any) -> Any:
 
     Raises InputError if the library pyarrow is needed and not installed.
     """
+    if hasattr(table, "tocoo"):
+        return table  # of the sparse matrices, those of keys are Mappings
     if hasattr(table, "collect") and hasattr(table, "lazy") and not hasattr(table, "__len__"):
         return table.collect()  # a LazyFrame of polars
     if is_data_array(table):

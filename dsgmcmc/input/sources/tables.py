@@ -476,12 +476,23 @@ def _read_npz(db: Session, path: Path) -> Any:
         layout = getattr(matrix, "format", "dense")
         if layout in ("csr", "csc"):
             matrix.check_format(full_check=True)  # tocoo trusts the index pointer
-        elif layout != "coo":  # in other formats a zero may or may not be a rating
-            raise ValueError(f"its format is {layout}, not csr, csc or coo")
-        matrix = matrix.tocoo()
+        elif layout not in ("coo", "bsr"):  # in other formats a zero may or may not be a rating
+            raise ValueError(f"its format is {layout}: save matrix.tocsr()")
+        matrix = stored_cells(matrix)
         if matrix.data.dtype.kind not in "fiub":
             raise ValueError(f"its values are {matrix.data.dtype}, not real numbers")
     return matrix
+
+
+def stored_cells(matrix: Any) -> Any:
+    """Return the cells that a SciPy sparse matrix stores, as a coo_array or coo_matrix.
+
+    A block cannot leave out a cell, so that the zeros of a matrix in blocks (BSR) say nothing.
+    """
+    entries = matrix.tocoo()
+    if matrix.format == "bsr":
+        entries.eliminate_zeros()
+    return entries
 
 
 def holds(db: Session, condition: str, table: str) -> bool:

@@ -20,6 +20,7 @@ from dsgmcmc.input.bounds import stand_in
 from dsgmcmc.input.matrices import Matrix, fill_in, read_matrix
 from dsgmcmc.input.roles import expand_parts, parse_columns
 from dsgmcmc.input.sources.annotated import data_array_of, filled_of, is_annotated
+from dsgmcmc.input.sources.tables import stored_cells
 from dsgmcmc.input.values import Missing
 from dsgmcmc.posterior.index import Vocabulary, listed
 from dsgmcmc.posterior.matrix.complete import MatrixTarget
@@ -150,7 +151,7 @@ def read(X: Any, form: InputForm) -> Matrix:
         values = np.asarray(X.toarray(), np.float64)
         matrix = Matrix(None, list(range(values.shape[1])), values, None, "numbered")
     elif hasattr(X, "tocoo"):
-        entries = X.tocoo()
+        entries = stored_cells(X)
         values = np.full(entries.shape, np.nan)
         values[entries.row, entries.col] = entries.data
         matrix = Matrix(None, list(range(values.shape[1])), values, None, "numbered")
