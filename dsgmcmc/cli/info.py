@@ -104,6 +104,7 @@ def _describe_ratings(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     from dsgmcmc.ratings.description import describe_ratings
     from dsgmcmc.ratings.file import Ratings
     from dsgmcmc.ratings.format import SIDES
+    from dsgmcmc.ratings.reading import Reading
 
     sizes = ("n_rows", "n_cols", "nnz", "nnz_test")
     others = (
@@ -124,6 +125,7 @@ def _describe_ratings(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
         facts["bounded"] = ratings.count_bounded("train")
         facts["bounded_test"] = ratings.count_bounded("test")
         facts["item_levels"] = ratings.item_levels
+        facts["reading"] = ratings.reading.stored()
         facts["directions"] = None
         if ratings.open_directions is not None:
             facts["directions"] = list(ratings.open_directions.columns)
@@ -135,6 +137,8 @@ def _describe_ratings(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
             groups = {group: stored.groups.count(group) for group in dict.fromkeys(stored.groups)}
             facts[f"{entity}_features"] = groups
             labelled[f"{entity} features"] = groups
+    if facts["reading"]:
+        labelled["read with"] = ", ".join(Reading.parse(facts["reading"]).described())
     labelled["made from"] = facts["source"]
     labelled["seed"] = facts["seed"]
     labelled["digest"] = facts["digest"]

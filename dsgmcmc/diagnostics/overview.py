@@ -23,6 +23,7 @@ from dsgmcmc.posterior.loadings import SHARE, variance_shares
 from dsgmcmc.posterior.progress import LiveProgress, newest_states, progress
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.traces import importance
+from dsgmcmc.ratings.reading import Reading
 from dsgmcmc.settings import named
 from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.storage.store import Snapshot, steps
@@ -230,6 +231,8 @@ def _settings(known: Mapping[str, Any]) -> dict[str, Any]:
     if len(jobs) > 1:
         labelled[f"job {len(jobs)}"] = _command(jobs[-1])
     labelled["sampled from"] = facts.get("data", "")
+    if "reading" in facts:
+        labelled["ratings read with"] = ", ".join(Reading.parse(facts["reading"]).described())
     labelled["config_hash"] = facts.get("config_hash", "")
     labelled["versions"] = _joined(facts.get("versions", {}))
     for iteration, changes in known["version_changes"].items():

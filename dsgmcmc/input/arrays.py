@@ -44,10 +44,11 @@ from dsgmcmc.input.sources.annotated import (
 )
 from dsgmcmc.input.sources.labelled import Choice, refuse_filling
 from dsgmcmc.input.sources.tables import TableFile, stored_cells
-from dsgmcmc.input.values import Missing, MissingValuesError, advising_missing
+from dsgmcmc.input.values import Missing, MissingValuesError, advising_missing, parse_missing
 from dsgmcmc.input.wide import counts_cells, describe_matrix, refuse_names
 from dsgmcmc.parallel.machine import memory_for_data
 from dsgmcmc.ratings.names import main_role, names_of, part_role
+from dsgmcmc.ratings.reading import Reading
 from dsgmcmc.settings import in_python, short_repr
 from dsgmcmc.tables.frames import as_frame, plain_values, unmasked
 from dsgmcmc.tables.usual import ROLES, Columns, find_column, joined, shortened
@@ -144,6 +145,16 @@ class InputForm(NamedTuple):
     def choice(self) -> Choice:
         """What the user chooses in objects that can be read in several ways."""
         return Choice(self.variable, self.unstored)
+
+    @property
+    def reading(self) -> Reading:
+        """What the user has said of the ratings."""
+        return Reading(
+            matrix=bool(self.matrix),
+            missing=tuple(parse_missing(self.missing)),
+            variable=self.variable,
+            unstored=self.unstored,
+        )
 
 
 ANY_FORM = InputForm()
@@ -686,4 +697,5 @@ def ratings_source(
         left_out=found.left_out,
         unrated=found.unrated,
         labels=found.labels,
+        reading=form.reading._replace(matrix=bool(found.about)),
     )

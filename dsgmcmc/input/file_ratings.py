@@ -18,7 +18,10 @@ from dsgmcmc.input.load import (
     open_ratings,
 )
 from dsgmcmc.input.roles import NAMED_ROLES
+from dsgmcmc.input.sources.labelled import Choice
+from dsgmcmc.input.values import not_rated_sql
 from dsgmcmc.ratings.names import of_parts, part_role, part_sql
+from dsgmcmc.ratings.reading import Reading
 from dsgmcmc.tables.frames import unmasked
 from dsgmcmc.tables.session import Session, identifier, interruptible, open_session
 from dsgmcmc.tables.usual import Columns
@@ -28,6 +31,7 @@ def read_ratings_file(
     path: Path,
     columns_for: Callable[[Set[str]], Columns | None],
     integers: Mapping[str, Sequence[bool]],
+    reading: Reading,
 ) -> RatingArrays:
     """Read a file in any format that `prepare` reads.
 
@@ -41,6 +45,8 @@ def read_ratings_file(
     integers : dict of str to sequence of bool
         By role, which parts of the run's names are integers: zeros after their decimal point do
         not count.
+    reading : Reading
+        What users have said of the ratings.
 
     Raises
     ------
@@ -48,7 +54,7 @@ def read_ratings_file(
         If the file cannot be read, lacks a column, or has rows with missing or wrong values.
     """
     with open_session(Path(tempfile.gettempdir())) as db:
-        return interruptible(db, partial(_read, db, path, columns_for, integers))
+        return interruptible(db, partial(_read, db, path, columns_for, integers, reading=reading))
 
 
 def _read(
@@ -56,21 +62,32 @@ def _read(
     path: Path,
     columns_for: Callable[[Set[str]], Columns | None],
     integers: Mapping[str, Sequence[bool]],
+    *,
+    reading: Reading,
 ) -> RatingArrays:
     """Read a file as `read_ratings_file` does, in a session."""
-    file = open_long(db, path, {})
+    choice = Choice(reading.variable, reading.unstored, first_line=reading.first_line)
+    file = open_long(db, path, {}, choice)
     names = set(file.names) if file.header else set()
     columns = columns_for(names)
-    missing: list[str] | None = [] if columns is None else None
-    table = open_ratings(db, path, columns=columns or {}, timed=False, missing=missing)
+    is_matrix = columns is None
+    table = open_ratings(
+        db,
+        path,
+        columns=columns or {},
+        timed=False,
+        missing=reading.missing if is_matrix else None,
+        choice=choice,
+    )
     create_raw(db, [table])
-    load(db, table, timed=False)
+    load(db, table, timed=False, missing=reading.missing)
     selected = _names_sql(table, integers)
     if table.has_ratings:
         selected["rating"] = "rating"
     selected |= {name: name for name in measures_of(db)}
-    query = ", ".join(f"{sql} AS {identifier(role)}" for role, sql in selected.items())
-    found = db.execute(f"SELECT {query} FROM raw ORDER BY rowid").fetchnumpy()
+    columns_sql = ", ".join(f"{sql} AS {identifier(role)}" for role, sql in selected.items())
+    query = f"SELECT {columns_sql} FROM raw WHERE NOT {not_rated_sql(reading.missing)}"
+    found = db.execute(f"{query} ORDER BY rowid").fetchnumpy()
     arrays = {role: unmasked(array) for role, array in found.items()}
     if "lower" in arrays:
         bounds = with_open_sides(arrays["lower"], arrays["upper"])

@@ -56,6 +56,7 @@ from dsgmcmc.input.wide import (
 )
 from dsgmcmc.ratings.format import NAMED
 from dsgmcmc.ratings.names import BETWEEN, join_sql, main_role, of_parts, part_sql, split_name
+from dsgmcmc.ratings.reading import Reading
 from dsgmcmc.settings import named
 from dsgmcmc.tables.session import Session, as_number, is_rounded
 from dsgmcmc.tables.usual import EMPTY, Columns, joined
@@ -89,6 +90,8 @@ class RatingsTable(NamedTuple):
         "item".
     labels : dict of str to str
         Columns of a data frame by role.
+    reading : Reading, optional
+        What users have said of a table in memory.
     """
 
     file: TableFile
@@ -99,6 +102,7 @@ class RatingsTable(NamedTuple):
     left_out: int = 0
     unrated: Mapping[str, list[str]] = MappingProxyType({})
     labels: Mapping[str, str] = MappingProxyType({})
+    reading: Reading | None = None
 
     @property
     def is_wide(self) -> bool:

@@ -74,6 +74,19 @@ def is_word(text: str, words: Iterable[str]) -> str:
     return f"coalesce(lower(trim({text})), '') IN ({listed})"
 
 
+def not_rated_sql(missing: Iterable[str]) -> str:
+    """Return SQL that is true for rows of ``raw`` that are not rated: codes, and rows with words.
+
+    Codes compare in float32; rows in which `dsgmcmc.input.load.load` has found a word have NULL for
+    ``test``.
+    """
+    condition = "test IS NULL"
+    numbers = [f"{float(text)!r}::FLOAT" for text in missing if is_number(text)]
+    if numbers:
+        condition += f" OR rating::FLOAT IN ({', '.join(numbers)})"
+    return f"({condition})"
+
+
 def truth_sql(text: str) -> str:
     """Return SQL of 1 or 0 for a text that means true or false, or NULL."""
     cases = " ".join(f"WHEN {literal(word)} THEN {number:g}" for word, number in TRUTH.items())

@@ -45,14 +45,13 @@ from dsgmcmc.posterior.matrix.known import KnownCells
 from dsgmcmc.posterior.matrix.target import TrainingData, other_matrix, training_matrix
 from dsgmcmc.posterior.matrix.three_way import CellCompletion
 from dsgmcmc.posterior.rows.added import FoldIn, fold_in, fold_in_parts, index_with
-from dsgmcmc.posterior.rows.columns import form_of_new, frame_of_parts, pairs_of
+from dsgmcmc.posterior.rows.columns import form_of_new, form_of_run, frame_of_parts, pairs_of
 from dsgmcmc.posterior.rows.new_ratings import NewRatings, bounds_of, observed_of, read_new
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.settings import By, PredictOptions
 from dsgmcmc.ratings.format import known_by_bounds
 from dsgmcmc.settings import in_python
 from dsgmcmc.storage.files import without_scratch
-from dsgmcmc.tables.frames import unmasked
 from dsgmcmc.tables.result import Table, frame_like
 from dsgmcmc.tables.usual import Columns
 from dsgmcmc.terminal import warn
@@ -377,20 +376,17 @@ class FittedModel:
         """Return the coefficient of determination R^2 of the predictions, as scikit-learn does.
 
         Without `y`, the ratings are in X, in a form that `BPMF.fit` reads; those that are known
-        only by bounds are left out.
+        only by bounds are left out, and those that mean "not rated".
         """
-        if y is None:
-            run = self._fitted()
-            rated = self._read_ratings(X)
-            bounds = bounds_of(run, rated.columns)
-            if bounds is not None:
-                rated = rated.select(~known_by_bounds(bounds))
-            y = rated.columns["rating"]
-            if not len(y):
-                raise InputError("no rating is exact: R^2 needs exact ratings; see evaluate")
-            X = pairs_of(rated.columns, run)
-        truth = np.asarray(unmasked(y), np.float64)
-        residual = float(((truth - self.predict(X)) ** 2).sum())
+        run = self._fitted()
+        rated = self._read_ratings(X, y)
+        bounds = bounds_of(run, rated.columns)
+        if bounds is not None:
+            rated = rated.select(~known_by_bounds(bounds))
+        truth = rated.columns["rating"]
+        if not len(truth):
+            raise InputError("no rating is exact: R^2 needs exact ratings; see evaluate")
+        residual = float(((truth - self.predict(pairs_of(rated.columns, run))) ** 2).sum())
         total = float(((truth - truth.mean()) ** 2).sum())
         if total == 0:  # all ratings are equal
             return float(residual == 0)
@@ -515,7 +511,7 @@ class FittedModel:
         if X is None:
             matrix = training_matrix(run, self._training, cells)
         else:
-            form = self._form()
+            form = form_of_run(run, self._form())
             matrix = other_matrix(run, self._training, X, form)
             new = matrix.new_ratings(run, cells)
             if new is not None:

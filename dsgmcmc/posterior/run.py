@@ -36,6 +36,7 @@ from dsgmcmc.posterior.exposure import Exposure, Rated
 from dsgmcmc.posterior.index import Index, Vocabulary
 from dsgmcmc.posterior.progress import LiveProgress, newest_states, unfinished
 from dsgmcmc.ratings.file import Ratings
+from dsgmcmc.ratings.reading import Reading
 from dsgmcmc.settings import named
 from dsgmcmc.storage.rundir import RunDirectory, SavedDraws, StoredDraw
 from dsgmcmc.storage.store import Key, Snapshot
@@ -163,6 +164,11 @@ class Run:
     def columns(self) -> dict[str, str]:
         """Columns of the ratings by role, as `dsgmcmc.ratings.format.NAMED`, if known."""
         return dict(self.facts.get("columns", {}))
+
+    @property
+    def reading(self) -> Reading:
+        """What users have said of the ratings."""
+        return Reading.parse(self.facts.get("reading", {}))
 
     @property
     def labels(self) -> dict[str, tuple[str, ...]]:

@@ -186,10 +186,16 @@ class EvaluateSettings(Checked):
     data: Path | None = _data()
     unknown: Unknown = _unknown()
     columns: str | None = _columns()
+    missing: str | None = setting(
+        "Values of the file that mean not rated.",
+        None,
+        metavar="VALUE,...",
+        shown="as the ratings of the run were read",
+    )
 
     def check_form(self, *, of_file: bool) -> None:
         """Raise InputError for settings of rankings with a file, or of a file without one."""
-        unused = ["unknown", "columns"]
+        unused = ["unknown", "columns", "missing"]
         advice = "rankings are compared on the test ratings: give RATINGS, or leave out"
         if of_file:
             unused = ["at", "liked", "everyone"]

@@ -8,7 +8,8 @@ from typing import NamedTuple
 import numpy as np
 
 from dsgmcmc.errors import InputError
-from dsgmcmc.input.sources.tables import SHOWN, is_number, scalar
+from dsgmcmc.input.sources.tables import SHOWN, scalar
+from dsgmcmc.input.values import not_rated_sql
 from dsgmcmc.prepare.not_rated import Codes, find_codes
 from dsgmcmc.ratings.item_levels import items_differ, levels_of_items
 from dsgmcmc.ratings.names import split_name
@@ -33,11 +34,7 @@ def leave_out(db: Session, missing: Sequence[str]) -> int:
     """
     if not missing:
         return 0
-    numbers = [f"{float(text)!r}::FLOAT" for text in missing if is_number(text)]
-    condition = "test IS NULL"
-    if numbers:
-        condition += f" OR rating::FLOAT IN ({', '.join(numbers)})"
-    deleted = scalar(db, f"DELETE FROM raw WHERE {condition}")
+    deleted = scalar(db, f"DELETE FROM raw WHERE {not_rated_sql(missing)}")
     if not scalar(db, "SELECT count(*) FROM raw WHERE NOT test"):
         raise InputError(f"{named('missing')}={','.join(missing)} leaves no training ratings")
     return int(deleted)

@@ -40,6 +40,7 @@ from dsgmcmc.prepare.settings import PrepareSettings
 from dsgmcmc.ratings.description import doubts_about_test
 from dsgmcmc.ratings.file import Ratings
 from dsgmcmc.ratings.format import Directions, Features
+from dsgmcmc.ratings.reading import Reading
 from dsgmcmc.ratings.writer import Origin, write_slabs
 from dsgmcmc.settings import named
 from dsgmcmc.storage.files import check_target
@@ -607,6 +608,18 @@ class Ingest:
             grouped=self.is_grouped,
         )
 
+    def _reading(self, table: RatingsTable) -> Reading:
+        """Return what the user has said of the input."""
+        if table.reading is not None:
+            return table.reading
+        return Reading(
+            matrix=self.settings.matrix,
+            missing=tuple(self.parsed.missing),
+            first_line=self.settings.first_line,
+            variable=self.settings.variable,
+            unstored=self.settings.unstored,
+        )
+
     def _directions(self, entities: Entities) -> Directions | None:
         """Return the directions of a table with a context."""
         if not self.has_context:
@@ -650,6 +663,7 @@ class Ingest:
                 replicates=repeated.kept,
                 item_levels=item_levels,
                 columns=raw.tables[0].named_columns,
+                reading=self._reading(raw.tables[0]),
             ),
             force=self.settings.force,
         )

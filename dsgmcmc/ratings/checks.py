@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from dsgmcmc.ratings.format import COLUMNS, NAMED, STORED_TYPES
+from dsgmcmc.ratings.format import COLUMNS, NAMED, READING, STORED_TYPES
+from dsgmcmc.ratings.reading import Reading
 from dsgmcmc.types import Float32, Int32, Int64
 
 
@@ -66,3 +67,16 @@ def read_columns(attributes: Any) -> dict[str, str]:
     if not are_texts or not columns.keys() <= set(NAMED):
         raise ValueError(f"its columns are {text[:80]!r}")
     return dict(columns)
+
+
+def read_reading(attributes: Any) -> Reading:
+    """Return what users have said of the input, from its attribute; nothing if a file has none.
+
+    Raises ValueError if the attribute has something else.
+    """
+    if READING not in attributes:
+        return Reading()
+    stored = json.loads(read_attribute(attributes, READING, str))
+    if not isinstance(stored, dict):
+        raise ValueError("it does not say how it was read")
+    return Reading.parse(stored)

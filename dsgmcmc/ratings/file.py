@@ -26,7 +26,7 @@ import numpy as np
 from dsgmcmc.errors import InputError, refusing
 from dsgmcmc.kernels.compact_ratings import Numbering, count_values
 from dsgmcmc.orientation import Orientation
-from dsgmcmc.ratings.checks import find_bad_cells, read_attribute, read_columns
+from dsgmcmc.ratings.checks import find_bad_cells, read_attribute, read_columns, read_reading
 from dsgmcmc.ratings.format import (
     ATTRIBUTES,
     CHUNK,
@@ -106,6 +106,8 @@ class Ratings(AbstractContextManager["Ratings"]):
         Names of the input files.
     named_columns : dict of str to str
         Columns of the first input by role (`NAMED`), if it had names of columns.
+    reading : Reading
+        What users have said of the input.
     parts : dict of {"rows", "cols"} to tuple of str
         Columns of the parts of names, for sides whose names have several parts.
     labels : dict of {"rows", "cols"} to tuple of str
@@ -496,6 +498,7 @@ class Ratings(AbstractContextManager["Ratings"]):
         #: Whether items clearly differ in their levels (`dsgmcmc.ratings.item_levels`).
         self.item_levels = ITEM_LEVELS in self._file.attrs
         self.named_columns = read_columns(self._file.attrs)
+        self.reading = read_reading(self._file.attrs)
         self._stored_resolution: float | None = None
         if RESOLUTION in self._file.attrs:
             self._stored_resolution = read_attribute(self._file.attrs, RESOLUTION, float)

@@ -29,6 +29,7 @@ attributes                ``format version``         text is UTF-8 of fixed leng
                                                      one
 ..                        ``item_levels``            items clearly differ in their levels
                                                      (`dsgmcmc.ratings.item_levels`); or none
+..                        ``reading``                JSON, options with which the input was read;
 ..                        ``columns``                JSON, role to column of the input (`NAMED`);
                                                      none for arrays and matrices
 ..                        ``content_sha256``         identifies the data: hash of the arrays without
@@ -104,6 +105,8 @@ RESOLUTION = "resolution"
 ITEM_LEVELS = "item_levels"
 #: Name of the attribute with the columns of the input by role, a text.
 COLUMNS = "columns"
+#: Name of the attribute with what users have said of the input, a text (`Reading.stored`).
+READING = "reading"
 #: Roles whose columns a file remembers, so that later ratings are read from the same ones.
 NAMED = ("user", "item", "rating", "weight", "lower", "upper", "relation")
 #: Names and types of the attributes that every file has, which are scalars.

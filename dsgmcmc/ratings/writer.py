@@ -25,6 +25,7 @@ from dsgmcmc.ratings.format import (
     IS_OPEN,
     ITEM_LEVELS,
     MEAN_WEIGHT,
+    READING,
     REPLICATES,
     RESOLUTION,
     SIDES,
@@ -38,6 +39,7 @@ from dsgmcmc.ratings.format import (
     as_utf8,
     parts_dataset,
 )
+from dsgmcmc.ratings.reading import Reading
 from dsgmcmc.ratings.resolution import SAMPLE, find_resolution
 from dsgmcmc.storage.files import check_target, replacing, sync
 from dsgmcmc.storage.hdf5 import new_hdf5
@@ -95,6 +97,7 @@ class Origin(NamedTuple):
     replicates: int = 0
     item_levels: bool = False
     columns: Mapping[str, str] = MappingProxyType({})
+    reading: Reading = Reading()
 
 
 class NameParts(NamedTuple):
@@ -327,6 +330,8 @@ class _Content:
             self._write_attribute(ITEM_LEVELS, True)
         if origin.columns:
             self._write_attribute(COLUMNS, json.dumps(dict(origin.columns)))
+        if origin.reading.stored():
+            self._write_attribute(READING, json.dumps(origin.reading.stored()))
         if self._weight_sums:
             total = math.fsum(itertools.chain.from_iterable(self._weight_sums))
             self._write_attribute(MEAN_WEIGHT, total / sizes.train)

@@ -402,10 +402,12 @@ def _noise_resolution(config: ResolvedConfig, ratings: Ratings) -> float | None:
 
 
 def _facts_of_measurements(ratings: Ratings) -> dict[str, Any]:
-    """Return facts about columns, replicates, weights, bounds and directions, if there are any."""
+    """Return facts about columns, reading, replicates, weights, bounds and directions, if any."""
     facts: dict[str, Any] = {}
     if ratings.named_columns:
         facts["columns"] = ratings.named_columns
+    if ratings.reading.stored():
+        facts["reading"] = ratings.reading.stored()
     if ratings.directions is not None:
         facts["directions"] = list(ratings.directions.columns)
     if ratings.replicates:

@@ -59,9 +59,10 @@ Facts = dict[str, Any]
 
 #: Hashes that identify a run; every manifest has separate fields for them.
 IDENTITY_FACTS = ("data_hash", "config_hash")
-#: Facts that are not in `made_with`. The path of the data, the names of their columns and the
-#: warnings about them may differ between jobs; hashes and versions have other places in a manifest.
-OTHER_FACTS = ("data", "columns", "cautions", "range", *IDENTITY_FACTS, "versions")
+#: Facts that are not in `made_with`. The path of the data, the names of their columns, how they were
+#: read and the warnings about them may differ between jobs; hashes and versions have other places in
+#: a manifest.
+OTHER_FACTS = ("data", "columns", "reading", "cautions", "range", *IDENTITY_FACTS, "versions")
 INDEX = "index"
 START = "start"
 #: Name of the event that a job begins.
@@ -85,6 +86,7 @@ class FactsModel(BaseModel):
     requested_sampler: str = ""
     registered: list[str] = []
     columns: dict[str, str] = {}
+    reading: dict[str, bool | str | list[str]] = {}
     cautions: list[str] = []
     versions: dict[str, str] = {}
     start: store.Sha256 = ""

@@ -24,8 +24,9 @@ LONGER: dict[str, str] = {}
 #: whether a day like no other says anything of the next one; and --variable and --unstored of
 #: prepare, because only they know which matrix of a file has the ratings, and whether a count that
 #: is not stored is a 0; and RATINGS, --unknown and --columns of evaluate, which Python scores, too;
-#: and --first-line of prepare, because numbers above numbers may be names or ratings.
-PARAMETERS = 122
+#: and --first-line of prepare, because numbers above numbers may be names or ratings; and --missing
+#: of evaluate, because new ratings may have other codes than those of the run.
+PARAMETERS = 123
 PARAMETERS_OF_SAMPLE = 34
 #: Nodes of the syntax tree that a room may have; modules outside of rooms are `top`. Packing code
 #: into fewer lines changes nothing. Whoever raises a number says in the changelog, under *Taken

@@ -18,6 +18,7 @@ from dsgmcmc.posterior.rows.columns import columns_of_file
 from dsgmcmc.posterior.rows.new_ratings import observed_of, with_clicks
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.settings import EvaluateSettings, PredictOptions
+from dsgmcmc.tables.usual import find_column
 from dsgmcmc.types import Int32
 
 if TYPE_CHECKING:  # loads DuckDB
@@ -25,20 +26,32 @@ if TYPE_CHECKING:  # loads DuckDB
     from dsgmcmc.tables.usual import Columns
 
 
-def read_rated_file(run: Run, path: Path, columns: Columns) -> RatingArrays:
+def read_rated_file(run: Run, path: Path, columns: Columns, missing: Any = None) -> RatingArrays:
     """Read new ratings of a run from a file, in `columns` or those that its own ratings had.
 
-    It may also be a matrix with a row for each user, if its columns are named like items.
+    It may also be a matrix with a row for each user, if its columns are named like items, or the
+    run's ratings were one. Values in `missing`, by default those of the run, are no ratings.
     """
     from dsgmcmc.input.file_ratings import read_ratings_file
+    from dsgmcmc.input.values import parse_missing
 
     integers = {entity: run.vocabulary(entity).integer_parts for entity in ENTITIES}
-    read = read_ratings_file(path, partial(_columns_of, run, columns), integers)
+    reading = run.reading
+    if missing is not None:
+        reading = reading._replace(missing=tuple(parse_missing(missing)))
+    read = read_ratings_file(path, partial(_columns_of, run, columns), integers, reading)
     return with_clicks(run, read)
 
 
 def _columns_of(run: Run, columns: Columns, names: Set[str]) -> Columns | None:
-    """Return columns of a file by role; None for a matrix, most of whose columns are items."""
+    """Return columns of a file by role; None for a matrix.
+
+    It is one if most of its columns are items, or if the run's ratings were one and no columns have
+    usual names of users and items.
+    """
+    has_roles = all(find_column(names, entity) is not None for entity in ENTITIES)
+    if not columns and run.reading.matrix and not has_roles:
+        return None
     items = {str(name) for name in run.items.ids.tolist()}
     if not columns and 2 * len(names & items) > len(names):
         return None
@@ -64,7 +77,7 @@ def evaluate_file(run: Run, path: Path, settings: EvaluateSettings) -> dict[str,
     from dsgmcmc.input.roles import parse_columns
 
     refuse_clicks(run, "dsgmcmc evaluate RUN")
-    rated = read_rated_file(run, path, parse_columns(settings.columns))
+    rated = read_rated_file(run, path, parse_columns(settings.columns), settings.missing)
     predictor = Predictor(run, PredictOptions(clip=True))
     names = {entity: rated.names(entity) for entity in ENTITIES}
     rows = {entity: predictor.index_of(entity, names[entity]) for entity in ENTITIES}

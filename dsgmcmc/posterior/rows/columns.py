@@ -13,8 +13,29 @@ from dsgmcmc.posterior.draws import ENTITIES
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.ratings.names import of_parts
 from dsgmcmc.tables.frames import Frame, as_frame
-from dsgmcmc.tables.usual import Columns
+from dsgmcmc.tables.usual import Columns, find_column
 from dsgmcmc.types import Array
+
+
+def form_of_run(run: Run, form: InputForm, X: Any = None, y: Any = None) -> InputForm:
+    """Return how ratings in memory are read: as the form says, or else as those of the run.
+
+    A data frame X is a matrix, as the ratings of the run were, unless it has the usual columns of
+    users and items.
+    """
+    said = run.reading
+    labels = getattr(as_frame(X), "columns", None)
+    if form.matrix is None and said.matrix and labels is not None and y is None:
+        has_roles = all(find_column(labels, entity) is not None for entity in ENTITIES)
+        form = form._replace(matrix=not has_roles)
+    missing = form.missing
+    if missing is None and said.missing:
+        missing = list(said.missing)
+    return form._replace(
+        missing=missing,
+        variable=form.variable or said.variable,
+        unstored=form.unstored or said.unstored,
+    )
 
 
 def form_of_new(run: Run, form: InputForm, X: Any, y: Any = None) -> InputForm:
@@ -23,6 +44,7 @@ def form_of_new(run: Run, form: InputForm, X: Any, y: Any = None) -> InputForm:
     Those of a table of three directions have its columns, in the arrangement of the run. A data
     frame may have other columns of the run's ratings, too, unless the form says otherwise.
     """
+    form = form_of_run(run, form, X, y)
     if X is None or is_wide(X, y, form):
         return form
     if run.directions:
