@@ -59,9 +59,9 @@ Facts = dict[str, Any]
 
 #: Hashes that identify a run; every manifest has separate fields for them.
 IDENTITY_FACTS = ("data_hash", "config_hash")
-#: Facts that are not in `made_with`. The path of the data, the names of their columns, how they were
-#: read and the warnings about them may differ between jobs; hashes and versions have other places in
-#: a manifest.
+#: Facts that are not in `made_with`. The path of the data, the names of their columns, how they
+#: were read and the warnings about them may differ between jobs; hashes and versions have other
+#: places in a manifest.
 OTHER_FACTS = ("data", "columns", "reading", "cautions", "range", *IDENTITY_FACTS, "versions")
 INDEX = "index"
 START = "start"
