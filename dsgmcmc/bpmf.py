@@ -8,8 +8,8 @@ from __future__ import annotations
 import inspect
 import operator
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import KW_ONLY, dataclass, fields
 from functools import partial
 from pathlib import Path
@@ -20,7 +20,7 @@ from typing_extensions import override
 
 from dsgmcmc.config.chain import section_of
 from dsgmcmc.config.run import RunConfig, nested
-from dsgmcmc.errors import InputError, RunWarning, StoppedError
+from dsgmcmc.errors import InputError, RunWarning, StoppedError, saying_how_to_continue
 from dsgmcmc.features.arrays import read_features
 from dsgmcmc.features.described import Description, describe
 from dsgmcmc.input.arrays import has_time_column, is_wide, ratings_source
@@ -56,21 +56,8 @@ ADMITTED: dict[str, tuple[Any, ...]] = {
 }
 
 
-@contextmanager
-def _naming_warm_start(out: str | os.PathLike[str] | None) -> Iterator[None]:
-    """Context in which an interruption says how to continue the run in `out`.
-
-    Without `out` the run is gone with the model, which the caller may not have.
-    """
-    try:
-        yield
-    except (KeyboardInterrupt, StoppedError) as error:
-        if out is not None:
-            error.add_note(
-                "The chains are kept up to their last checkpoint: `fit` with warm_start=True"
-                " continues."
-            )
-        raise
+#: What a note says after a stop.
+CONTINUE = "The chains are kept up to their last checkpoint: `fit` with warm_start=True continues."
 
 
 def _brief(value: Any) -> str:
@@ -414,7 +401,7 @@ class BPMF(Estimator, FittedModel):
         data = self._prepare(
             X, y, ratings_file, run=RunDirectory(out), seed=settings["seed"], test=test
         )
-        with _naming_warm_start(self.out):
+        with saying_how_to_continue(self.out, CONTINUE):
             if processes > 1:
                 self._sample_by_mpirun(
                     data,

@@ -203,6 +203,20 @@ class StoppedError(BaseException):
 
 
 @contextmanager
+def saying_how_to_continue(out: str | os.PathLike[str] | None, advice: str) -> Iterator[None]:
+    """Context in which a run is sampled: the error of an interruption has the advice as a note.
+
+    Not without `out`, because then the run is gone with the caller's object.
+    """
+    try:
+        yield
+    except (KeyboardInterrupt, StoppedError) as error:
+        if out is not None:
+            error.add_note(advice)
+        raise
+
+
+@contextmanager
 def writing(path: os.PathLike[str]) -> Iterator[None]:
     """Context in which a file is written: an `OSError` becomes an error with a one-line message.
 

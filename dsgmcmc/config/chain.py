@@ -398,6 +398,9 @@ class ResolvedChain(ChainConfig):
     thin: int = Field(ge=1)
     evaluate_every: int = Field(ge=1)
 
+    #: Whether the chains sample a density, and not a model of ratings.
+    samples_density: ClassVar[bool] = False
+
     @classmethod
     def of_run(cls, run: RunDirectory) -> tuple[Self, Facts]:
         """Read the configuration of a run, and its facts.
@@ -405,9 +408,17 @@ class ResolvedChain(ChainConfig):
         Raises
         ------
         InputError
-            If ``run.toml`` is damaged, or its settings have changed since it was written.
+            If ``run.toml`` is damaged, or its settings have changed since it was written, or the
+            run is of another kind.
         """
         settings, facts = run.read_settings()
+        if cls.samples_density and "density" not in facts:
+            raise InputError(f"{run.path} is a run on ratings, and not one of a density")
+        if "density" in facts and not cls.samples_density:
+            raise InputError(
+                f"{run.path} has chains of the density {facts['density']}, and no ratings:"
+                " sample_density(..., out=, resume=True) returns its draws"
+            )
         try:
             config = cls.from_settings(settings)
         except InputError as error:

@@ -25,6 +25,7 @@ from dsgmcmc.densities.subsampling import DATUM_GRADIENTS, Subsample, SumTarget
 from dsgmcmc.densities.sums import SumDensity
 from dsgmcmc.kernels.formulas.formula import Formula
 from dsgmcmc.samplers.step_size import StepSize
+from dsgmcmc.targets.state import Attributes
 
 DRIFT = Formula("""
 theta = theta - eps * grad
@@ -51,6 +52,7 @@ class AdjustedSGLD(DensitySampler[AdjustedSGLDConfig, SumDensity]):
         super().__init__(config, burn_in)
         self._clipped = 0  # number of negative eigenvalues of 2 eps I - eps^2 V^
         self._directions = 0  # number of all eigenvalues of these matrices
+        self.replicated = (Attributes(self, "_clipped", "_directions"),)
 
     @override
     def metrics(self) -> dict[str, float]:

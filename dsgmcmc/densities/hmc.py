@@ -31,6 +31,7 @@ from dsgmcmc.densities.density import Density, multiply, posterior_gradient, pri
 from dsgmcmc.densities.metropolis import DualAveraging, Metropolis
 from dsgmcmc.densities.vector import VectorTarget
 from dsgmcmc.samplers.step_size import SamplerConfig
+from dsgmcmc.targets.state import Attributes
 from dsgmcmc.types import Float64, Int64, Purpose
 
 #: Maximum number of leapfrog steps in a trajectory.
@@ -84,11 +85,22 @@ class HMC(Metropolis[HMCConfig, Density]):
 
     def __init__(self, config: HMCConfig, burn_in: int) -> None:
         super().__init__(config, burn_in)
-        self.adapted: DualAveraging | None = None
         self._root: Float64 = np.zeros((0, 0))  # L of every row, (n, D) or (n, D, D)
         self._states: list[Float64] = []  # theta after each iteration of the current window
         #: Numbers of divergent and cut trajectories of every row since burn-in.
         self._troubled: Float64 = np.zeros((0, 2))
+        self.replicated += (Attributes(self, "_root", "_troubled", "window"),)
+
+    @property
+    def window(self) -> Float64 | None:
+        """States of the current window of burn-in, for checkpoints; None without any."""
+        if not self._states:
+            return None
+        return np.array(self._states)
+
+    @window.setter
+    def window(self, states: Float64) -> None:
+        self._states = list(states)
 
     @override
     def metrics(self) -> dict[str, float]:

@@ -24,6 +24,7 @@ from dsgmcmc.densities.density import Density, posterior_gradient, prior_energy
 from dsgmcmc.densities.metropolis import DualAveraging, Metropolis
 from dsgmcmc.densities.vector import VectorTarget
 from dsgmcmc.samplers.step_size import SamplerConfig
+from dsgmcmc.targets.state import Attributes
 from dsgmcmc.types import Float64, Purpose
 
 #: Initial step of the adaptation.
@@ -55,8 +56,8 @@ class MALA(Metropolis[MALAConfig, Density]):
 
     def __init__(self, config: MALAConfig, burn_in: int) -> None:
         super().__init__(config, burn_in)
-        self.adapted: DualAveraging | None = None
         self._gradient: Float64 | None = None
+        self.replicated += (Attributes(self, "_gradient"),)
 
     @override
     def step(self, target: VectorTarget[Density], iteration: int) -> None:

@@ -30,7 +30,7 @@ from dsgmcmc.densities.vector import VectorTarget
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.formulas.formula import Formula
 from dsgmcmc.samplers.step_size import StepSize
-from dsgmcmc.targets.state import StateField
+from dsgmcmc.targets.state import Attributes, StateField
 from dsgmcmc.types import Float64
 
 KICK = Formula(
@@ -86,6 +86,7 @@ class MatrixSGNHT(DensitySampler[MatrixSGNHTConfig, Density]):
     def __init__(self, config: MatrixSGNHTConfig, burn_in: int) -> None:
         super().__init__(config, burn_in)
         self.frictions: Float64 = np.zeros((0, 0, 0))  # Xi of every row
+        self.replicated = (Attributes(self, "frictions"),)
 
     @classmethod
     @override

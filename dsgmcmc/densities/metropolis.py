@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from math import sqrt
-from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
+from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeVar
 
 import numpy as np
 from numpy.random import Generator
@@ -27,6 +27,7 @@ from dsgmcmc.errors import refusing
 from dsgmcmc.kernels.formulas.formula import dense
 from dsgmcmc.samplers.base import C
 from dsgmcmc.samplers.step_size import SamplerConfig
+from dsgmcmc.targets.state import Attributes
 from dsgmcmc.types import Array, Float64, Purpose
 
 #: Constants gamma, kappa and t0 of dual averaging.
@@ -85,6 +86,24 @@ class DualAveraging:
         weight = m**-KAPPA
         self._log_mean = weight * self._log_eps + (1 - weight) * self._log_mean
 
+    @property
+    def state(self) -> Float64:
+        """All numbers of the adaptation, (5, n) float64."""
+        iterations = np.full_like(self._error, self._iterations)
+        return np.stack([self._log_eps, self._log_mean, self._centre, self._error, iterations])
+
+    @classmethod
+    def from_state(cls, state: Float64) -> Self:
+        """Return the adaptation that has this `state`."""
+        log_eps, log_mean, centre, error, iterations = state
+        adapted = cls(np.exp(log_eps))
+        adapted._log_eps = log_eps
+        adapted._log_mean = log_mean
+        adapted._centre = centre
+        adapted._error = error
+        adapted._iterations = int(iterations[0])
+        return adapted
+
 
 class Metropolis(DensitySampler[C, D]):
     """A kernel that proposes a new value for every row, and accepts or rejects it.
@@ -96,6 +115,8 @@ class Metropolis(DensitySampler[C, D]):
         decisions based on all data, and iterations.
     energies : (n,) float64
         Energy of all data at theta; NaN if unknown.
+    adapted : DualAveraging or None
+        Adaptation of the steps, if a kernel has one and has begun.
     """
 
     gradients = ("none",)
@@ -108,6 +129,19 @@ class Metropolis(DensitySampler[C, D]):
         super().__init__(config, burn_in)
         self.counts = np.zeros((0, 4))
         self.energies = np.zeros(0)
+        self.adapted: DualAveraging | None = None
+        self.replicated = (Attributes(self, "counts", "energies", "adaptation"),)
+
+    @property
+    def adaptation(self) -> Float64 | None:
+        """The state of `adapted`, for checkpoints."""
+        if self.adapted is None:
+            return None
+        return self.adapted.state
+
+    @adaptation.setter
+    def adaptation(self, state: Float64) -> None:
+        self.adapted = DualAveraging.from_state(state)
 
     @override
     def metrics(self) -> dict[str, float]:

@@ -22,6 +22,7 @@ from dsgmcmc.densities.density import Density
 from dsgmcmc.densities.metropolis import ProposalConfig, Stepwise
 from dsgmcmc.densities.sums import SumDensity
 from dsgmcmc.densities.vector import VectorTarget
+from dsgmcmc.targets.state import Attributes
 from dsgmcmc.types import Array, Float64
 
 
@@ -247,6 +248,16 @@ class ModifiedStochasticMH(Stepwise[ModifiedStochasticMHConfig, SumDensity]):
         super().__init__(config, burn_in)
         self._probabilities = np.zeros((0, 0))  # probabilities of the data, (n, N)
         self._estimates: list[EnergyEstimate] = []  # of the energy at theta, for every row
+        self.replicated += (Attributes(self, "_probabilities", "estimates"),)
+
+    @property
+    def estimates(self) -> Float64:
+        """The estimates of the energies, (n, 3), for checkpoints."""
+        return np.array(self._estimates)
+
+    @estimates.setter
+    def estimates(self, rows: Float64) -> None:
+        self._estimates = [EnergyEstimate(*row) for row in rows.tolist()]
 
     @override
     def step(self, target: VectorTarget[SumDensity], iteration: int) -> None:

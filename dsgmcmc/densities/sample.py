@@ -5,10 +5,13 @@
 
 from __future__ import annotations
 
+import os
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
+from pathlib import Path
+from time import perf_counter
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -17,6 +20,12 @@ from typing_extensions import override
 from dsgmcmc.config.chain import ChainConfig, ResolvedChain, SamplerSection, section_of
 from dsgmcmc.config.units import LEAST_DRAWS
 from dsgmcmc.densities.base import DensityGradient, DensitySampler
+from dsgmcmc.densities.checkpoints import (
+    ChainState,
+    DensityRun,
+    open_density_run,
+    saved_settings,
+)
 from dsgmcmc.densities.curvature import complete
 from dsgmcmc.densities.density import (
     D,
@@ -32,7 +41,13 @@ from dsgmcmc.densities.vector import NOT_CONDITIONAL, VectorTarget
 from dsgmcmc.densities.verdict import Mixing, reasons_to_doubt
 from dsgmcmc.diagnostics.convergence import split_interleaved
 from dsgmcmc.diagnostics.mixing import equal_weights, ess_bulk, ess_tail, halves, rhat
-from dsgmcmc.errors import DivergenceError, InputError, SamplingWarning
+from dsgmcmc.errors import (
+    DivergenceError,
+    InputError,
+    SamplingWarning,
+    StoppedError,
+    saying_how_to_continue,
+)
 from dsgmcmc.parallel.alone import Alone, Comm
 from dsgmcmc.parallel.comm import agree, launched, on_root, run_for_caller
 from dsgmcmc.parallel.schedule import Schedule
@@ -40,9 +55,10 @@ from dsgmcmc.posterior.export import datatree
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.samplers.step_size import SamplerConfig
 from dsgmcmc.settings import in_python
+from dsgmcmc.storage.rundir import Facts
 from dsgmcmc.targets.state import RandomStream
 from dsgmcmc.terminal import log
-from dsgmcmc.types import Float64, Int64, ScheduleName
+from dsgmcmc.types import Array, Float64, Int64, ScheduleName
 
 #: Maximum number of iterations in one call of a compiled loop: Ctrl-C takes effect only between
 #: calls. The draws do not depend on this number.
@@ -61,8 +77,18 @@ DEFAULTS = {"chains": 4, "initial_sd": 1.0}
 #: this number of times.
 DOUBLINGS = 3
 
-#: Settings that only runs have: runs are monitored and saved, the chains here are not.
-RUN_SETTINGS = {"until", "evaluate_every", "checkpoint_every", "save_draws"}
+#: Settings that only runs on ratings have: they are monitored, the chains here are not.
+RUN_SETTINGS = {"until", "evaluate_every", "save_draws"}
+#: Longest time of one call of a sampler, in seconds, if single iterations take less.
+CALL_SECONDS = 0.1
+
+
+_EVERY = "checkpoint_every"
+#: What a note says after a stop.
+CONTINUE = (
+    "The chains are kept up to their last checkpoint: the same call with resume=True continues"
+    " them."
+)
 
 
 class DensityConfig(ChainConfig):
@@ -110,6 +136,8 @@ class DensityConfig(ChainConfig):
 
 class ResolvedDensity(ResolvedChain, DensityConfig):
     """Settings as plain numbers, none left open."""
+
+    samples_density: ClassVar[bool] = True
 
 
 def check_fits(
@@ -312,10 +340,28 @@ class DensityChain:
         )
         self.iterations = 0
         self._draws: list[ChainDraw] = []
+        self._call_iterations = 1
         self.sampler.start(self.target, config.initial_sd)
 
-    def run(self, iterations: int) -> None:
+    @property
+    def _state(self) -> ChainState:
+        return ChainState(self.number, self.target, self.sampler)
+
+    def resume(self, saved: DensityRun) -> None:
+        """Continue from the newest checkpoint in a run directory, if there is one."""
+        self.iterations, draws = saved.load(self._state)
+        if draws:
+            rows = zip(*(draws[name] for name in ChainDraw._fields), strict=True)
+            self._draws = [ChainDraw(*row) for row in rows]
+
+    def run(self, iterations: int, saved: DensityRun | None = None) -> None:
         """Run the chain until it has made this number of iterations, recording its draws.
+
+        Parameters
+        ----------
+        iterations : int
+        saved : DensityRun, optional
+            Gets checkpoints; if it is asked to stop, the chain ends at one.
 
         Raises
         ------
@@ -325,21 +371,44 @@ class DensityChain:
         config = self.config
         next_draw = config.first_draw + config.thin * len(self._draws)
         while self.iterations < iterations:
-            stop = min(iterations, next_draw, self.iterations + CALL_ITERATIONS)
-            self.sampler.advance(self.target, self.iterations, stop - self.iterations)
-            self.iterations = stop
+            stop = min(iterations, next_draw, self.iterations + self._call_iterations)
+            self._advance(stop)
             if stop == next_draw:
                 self._record()
                 next_draw += config.thin
+            if saved is not None and saved.is_due(self.number, self.iterations):
+                self._save(saved)
+                if saved.stopped:
+                    return
         self._check_finite()
+        if saved is not None:
+            self._save(saved)
 
-    def draws(self) -> dict[str, Any]:
-        """Return arrays as in `Draws` for this chain alone, and its ``statistics``."""
-        arrays = {
+    def _advance(self, stop: int) -> None:
+        """Call the sampler up to iteration `stop`, and choose the length of the next call."""
+        begin = perf_counter()
+        self.sampler.advance(self.target, self.iterations, stop - self.iterations)
+        self.iterations = stop
+        if perf_counter() - begin > CALL_SECONDS:
+            self._call_iterations = max(1, self._call_iterations // 2)
+        else:
+            self._call_iterations = min(CALL_ITERATIONS, 2 * self._call_iterations)
+
+    def _save(self, saved: DensityRun) -> None:
+        """Save a checkpoint, unless the chain has diverged."""
+        self._check_finite()
+        saved.save(self._state, self.iterations, self._arrays())
+
+    def _arrays(self) -> dict[str, Array]:
+        """Return the draws as arrays, by the fields of `ChainDraw`."""
+        return {
             name: np.array([getattr(draw, name) for draw in self._draws])
             for name in ChainDraw._fields
         }
-        return {**arrays, "statistics": self.sampler.metrics()}
+
+    def draws(self) -> dict[str, Any]:
+        """Return arrays as in `Draws` for this chain alone, and its ``statistics``."""
+        return {**self._arrays(), "statistics": self.sampler.metrics()}
 
     def _record(self) -> None:
         """Record the current state as a draw."""
@@ -369,7 +438,14 @@ class DensityChain:
             )
 
 
-def sample_density(density: Density, *, comm: Comm | None = None, **settings: Any) -> Draws:
+def sample_density(
+    density: Density,
+    *,
+    comm: Comm | None = None,
+    out: str | os.PathLike[str] | None = None,
+    resume: bool = False,
+    **settings: Any,
+) -> Draws:
     """Sample a density. Collective, if a communicator is given.
 
     Parameters
@@ -380,10 +456,17 @@ def sample_density(density: Density, *, comm: Comm | None = None, **settings: An
     comm : MPI.Comm, optional
         Processes that share the chains. Every process returns all draws, which do not depend on the
         number of processes. By default one process runs all chains.
+    out : path, optional
+        Run directory for checkpoints of the chains, with their draws; without it nothing is saved.
+    resume : bool
+        Whether to continue the chains in `out`, or to start them if there are none. The draws are
+        those of chains that were not stopped. Settings that are left out are those of the run, and
+        only ``iterations``, ``chains`` and ``checkpoint_every`` may change.
     **settings
         ``sampler`` (a name, or a dict with ``name`` and the sampler's settings; by default
         ``"hmc"``, or ``"mh"`` without a gradient), ``chains`` (by default 4), ``iterations``,
-        ``burn_in``, ``thin``, ``seed``, ``grid``, ``schedule`` and ``initial_sd``.
+        ``burn_in``, ``thin``, ``seed``, ``grid``, ``schedule`` and ``initial_sd``; with `out`,
+        ``checkpoint_every``.
         docs/own-target.md describes them. Without ``iterations``, chains first have the sampler's
         default length, which is doubled, at most `DOUBLINGS` times, until R-hat of all elements is
         at most 1.01, and their ESS at least 100 per chain.
@@ -400,7 +483,14 @@ def sample_density(density: Density, *, comm: Comm | None = None, **settings: An
         If an argument is invalid.
     DivergenceError
         If a chain diverges.
+    StoppedError
+        With `out`, if a signal has stopped a chain at a checkpoint, and the program has a handler
+        for it that returns, or the signal was sent to another process.
     """
+    if out is None:
+        for name, is_given in (("resume", resume), ("checkpoint_every", _EVERY in settings)):
+            if is_given:
+                raise InputError(f"{name} needs out, the run directory")
     if comm is None:
         if launched():
             raise InputError(
@@ -408,8 +498,10 @@ def sample_density(density: Density, *, comm: Comm | None = None, **settings: An
                 " with comm=MPI.COMM_SELF each of them runs all chains"
             )
         comm = Alone()
-    with in_python({}), np.errstate(all="ignore"):  # divergence is detected from the state
-        draws = run_for_caller(comm, partial(_sample_chains, density, settings, comm))
+    work = partial(_sample, density, settings, comm, out=out, resume=resume)
+    # divergence is detected from the state
+    with in_python({}), np.errstate(all="ignore"), saying_how_to_continue(out, CONTINUE):
+        draws = run_for_caller(comm, work)
     if comm.rank == 0:
         for sentence in draws.warnings:
             # not at level WARNING: without handlers, logging would print it as `warnings.warn` does
@@ -418,20 +510,61 @@ def sample_density(density: Density, *, comm: Comm | None = None, **settings: An
     return draws
 
 
-def _sample_chains(density: Density, settings: Mapping[str, Any], comm: Comm) -> Draws:
+def _sample(
+    density: Density,
+    settings: Mapping[str, Any],
+    comm: Comm,
+    *,
+    out: str | os.PathLike[str] | None,
+    resume: bool,
+) -> Draws:
+    """Resolve the settings, open the run directory if there is one, and sample. Collective."""
+    facts: Facts = {}
+    open_length = settings.get("iterations") is None
+    if out is not None and resume:
+        defaults, facts = on_root(comm, partial(saved_settings, Path(out), ResolvedDensity))
+        settings = {**without(RUN_SETTINGS, defaults), **settings}
+        open_length = open_length and facts.get("open_length", True)
+    density, config = agree(comm, lambda: _resolve(density, settings))
+    longest = config.iterations
+    if open_length:
+        longest = config.iterations << DOUBLINGS
+    if out is None:
+        return _sample_chains(density, config, comm, longest=longest)
+    with open_density_run(
+        comm,
+        Path(out),
+        resume,
+        density=density,
+        config=config,
+        longest=longest,
+        open_length=open_length,
+    ) as saved:
+        return _sample_chains(density, config, comm, longest=longest, saved=saved)
+
+
+def _sample_chains(
+    density: Density,
+    config: ResolvedDensity,
+    comm: Comm,
+    *,
+    longest: int,
+    saved: DensityRun | None = None,
+) -> Draws:
     """Run all chains and return their draws, on all processes. Collective.
 
     Process r of P runs the chains r, r + P, r + 2 P and so on.
     """
-    density, config = agree(comm, lambda: _resolve(density, settings))
     numbers = range(comm.rank, config.chains, comm.size)
     chains = agree(comm, lambda: [DensityChain(density, config, number) for number in numbers])
     iterations = config.iterations
-    longest = iterations
-    if settings.get("iterations") is None:
-        longest = iterations << DOUBLINGS
+    if saved is not None:
+        agree(comm, partial(_resume, chains, saved))
+        # chains that were longer had not mixed before
+        while iterations < saved.reached:
+            iterations *= 2
     while True:
-        _run(chains, iterations, comm)
+        _run(chains, iterations, comm, saved)
         draws = _gather(chains, config, comm)
         are_needed = not draws.mixing.is_unknown and np.any(draws.mixing.doubtful(config.chains))
         if iterations == longest or not comm.bcast(are_needed):
@@ -451,9 +584,7 @@ def _gather(chains: list[DensityChain], config: ResolvedDensity, comm: Comm) -> 
     arrays = {name: np.stack([chain[name] for chain in draws]) for name in ChainDraw._fields}
     return Draws(
         sampler=config.sampler.name,
-        settings={
-            name: value for name, value in config.table().items() if name not in RUN_SETTINGS
-        },
+        settings=without({*RUN_SETTINGS, _EVERY}, config.table()),
         interleaved=config.interleaved,
         **arrays,
         statistics=[chain["statistics"] for chain in draws],
@@ -471,21 +602,39 @@ def _resolve(density: Density, settings: Mapping[str, Any]) -> tuple[Density, Re
     return density, config
 
 
-def _run(chains: list[DensityChain], iterations: int, comm: Comm) -> None:
+def _resume(chains: list[DensityChain], saved: DensityRun) -> None:
+    """Continue this process's chains from their checkpoints."""
+    for chain in chains:
+        chain.resume(saved)
+
+
+def _run(chains: list[DensityChain], iterations: int, comm: Comm, saved: DensityRun | None) -> None:
     """Run this process's chains up to an iteration. Collective.
 
-    If a chain diverges, all processes raise its error.
+    If a chain diverges, cannot be saved or is stopped, all processes raise the same error.
     """
     diverged: list[tuple[int, str]] = []
-    for chain in chains:
-        try:
-            chain.run(iterations)
-        except DivergenceError as error:
-            diverged.append((chain.number, str(error)))
-            break
+
+    def run_all() -> None:
+        for chain in chains:
+            try:
+                chain.run(iterations, saved)
+            except DivergenceError as error:
+                diverged.append((chain.number, str(error)))
+            if diverged or (saved is not None and saved.stopped):
+                break
+
+    agree(comm, run_all)
     all_diverged = [entry for entries in comm.allgather(diverged) for entry in entries]
     if all_diverged:
         raise DivergenceError(min(all_diverged)[1])
+    if any(comm.allgather(any(chain.iterations < iterations for chain in chains))):
+        raise StoppedError
+
+
+def without(names: Collection[str], settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings that have none of these names."""
+    return {name: value for name, value in settings.items() if name not in names}
 
 
 def _check(density: Density, config: ResolvedDensity) -> None:

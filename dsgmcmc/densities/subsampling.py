@@ -30,6 +30,7 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.samplers.gradients import GRADIENTS
 from dsgmcmc.samplers.step_size import SamplerConfig
 from dsgmcmc.targets.base import Cell
+from dsgmcmc.targets.state import Attributes
 from dsgmcmc.types import Float64, Int64, Purpose
 
 SumTarget = VectorTarget[SumDensity]
@@ -92,6 +93,7 @@ class Subsample(DensityGradient[SumDensity]):
         self.calls = 0.0
         self.drawn: list[Int64] = []
         self._terms: list[Terms] = []  # of every row
+        self.replicated = (Attributes(self, "calls", "table", "table_sum"),)
 
     @override
     def metrics(self) -> dict[str, float]:
@@ -248,6 +250,10 @@ class Adaptive(Subsample):
     #: Weight of the uniform probabilities.
     uniform: ClassVar[float] = 0.5
 
+    def __init__(self, config: SamplerConfig, burn_in: int) -> None:
+        super().__init__(config, burn_in)
+        self.replicated += (Attributes(self, "_last", "_past", "_stiffness"),)
+
     @override
     def begin_tables(self, target: SumTarget, theta: Float64) -> None:
         super().begin_tables(target, theta)
@@ -314,6 +320,10 @@ class AdaptivePublished(Adaptive):
 
     control_variate = False
     uniform = 0.0
+
+    def __init__(self, config: SamplerConfig, burn_in: int) -> None:
+        super().__init__(config, burn_in)
+        self.replicated += (Attributes(self, "_squares"),)
 
     @override
     def begin_tables(self, target: SumTarget, theta: Float64) -> None:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from rich.filesize import decimal
 
-from dsgmcmc.config.chain import AUTO, CHANGEABLE
+from dsgmcmc.config.chain import AUTO, CHANGEABLE, ResolvedChain
 from dsgmcmc.config.run import ResolvedConfig, merged
 from dsgmcmc.errors import InputError
 from dsgmcmc.parallel.alone import Comm
@@ -95,7 +95,7 @@ class RunOpening:
         saved = self._saved_settings()
         config = self._source.resolve(processes, saved, self._defaults or {}, self._settings)
         if saved:
-            _refuse_changes(ResolvedConfig.from_settings(saved), config, run)
+            refuse_changes(ResolvedConfig.from_settings(saved), config, run)
         _warn_without_draws(config)
         if saved:
             return config, run.read_settings()[1].get("given_of_sampler", [])
@@ -143,7 +143,7 @@ class RunOpening:
         """
         run = self.run
         source = self._source
-        _refuse_shorter(config, run)
+        refuse_shorter(config.iterations, config.chains, run)
         run.listening_file.touch()  # tells scripts that all processes have installed their handlers
         clean(run.path)
         identity = {"data_hash": source.ratings.digest, "config_hash": config.hash()}
@@ -283,7 +283,7 @@ def _check_disk(run: RunDirectory, costs: Costs) -> None:
     )
 
 
-def _refuse_changes(saved: ResolvedConfig, requested: ResolvedConfig, run: RunDirectory) -> None:
+def refuse_changes(saved: ResolvedChain, requested: ResolvedChain, run: RunDirectory) -> None:
     """Refuse changes of settings that cannot change during a run."""
     old = saved.model_dump(exclude=set(CHANGEABLE))
     new = requested.model_dump(exclude=set(CHANGEABLE))
@@ -301,11 +301,11 @@ def _refuse_changes(saved: ResolvedConfig, requested: ResolvedConfig, run: RunDi
         raise InputError("\n  ".join([heading, *changes]) + advice)
 
 
-def _refuse_shorter(config: ResolvedConfig, run: RunDirectory) -> None:
+def refuse_shorter(iterations: int, chains: int, run: RunDirectory) -> None:
     """Refuse a length that the run has passed already."""
-    made = max(run.reached(config.chains))
-    if config.iterations < made:
+    made = max(run.reached(chains))
+    if iterations < made:
         raise InputError(
             f"{run.path} has made {made:,} iterations, and cannot end at iteration"
-            f" {config.iterations:,}: give {named('iterations')} {made} or more, or leave it out"
+            f" {iterations:,}: give {named('iterations')} {made} or more, or leave it out"
         )

@@ -17,7 +17,7 @@ from typing_extensions import override
 from dsgmcmc.kernels.formulas.formula import Gradient
 from dsgmcmc.samplers.step_size import SamplerConfig
 from dsgmcmc.targets.base import Cell, Target
-from dsgmcmc.targets.state import ParameterBlock, Rows, StateField
+from dsgmcmc.targets.state import ParameterBlock, Replicated, Rows, StateField
 
 T = TypeVar("T", bound=Target)
 
@@ -46,6 +46,8 @@ class GradientEstimator(ABC, Generic[T]):
         Whether no parameter of the likelihood other than tau may be sampled.
     draws_data : bool
         Whether it draws single data, for targets that are sums over data and have access to them.
+    replicated : tuple of Replicated
+        Small state, as of `dsgmcmc.samplers.base.Sampler`; only estimators of densities have one.
     """
 
     by_parts: ClassVar[bool]
@@ -57,6 +59,7 @@ class GradientEstimator(ABC, Generic[T]):
     def __init__(self, config: SamplerConfig, burn_in: int) -> None:
         self.config = config
         self.burn_in = burn_in
+        self.replicated: tuple[Replicated, ...] = ()
 
     def metrics(self) -> dict[str, float]:
         """Values that the estimator adds to a line of metrics."""

@@ -62,7 +62,17 @@ IDENTITY_FACTS = ("data_hash", "config_hash")
 #: Facts that are not in `made_with`. The path of the data, the names of their columns, how they
 #: were read and the warnings about them may differ between jobs; hashes and versions have other
 #: places in a manifest.
-OTHER_FACTS = ("data", "columns", "reading", "cautions", "range", *IDENTITY_FACTS, "versions")
+OTHER_FACTS = (
+    "data",
+    "columns",
+    "reading",
+    "cautions",
+    "range",
+    "open_length",
+    "energies",
+    *IDENTITY_FACTS,
+    "versions",
+)
 INDEX = "index"
 START = "start"
 #: Name of the event that a job begins.

@@ -349,6 +349,36 @@ class Replicated:
                 setattr(self, attribute, arrays[name])
 
 
+class Attributes(Replicated):
+    """Attributes of an object that are arrays or numbers, such as counts of a sampler.
+
+    Parameters
+    ----------
+    owner : object
+        Has the attributes; those that are missing or None have no array yet.
+    names : str
+        Names of the attributes; on disk they have no leading underscore.
+    """
+
+    def __init__(self, owner: object, *names: str) -> None:
+        self._owner = owner
+        self._names = {name.lstrip("_"): name for name in names}
+
+    @override
+    def arrays(self) -> dict[str, Array]:
+        values = {label: getattr(self._owner, name, None) for label, name in self._names.items()}
+        return {label: np.atleast_1d(value) for label, value in values.items() if value is not None}
+
+    @override
+    def take(self, arrays: Mapping[str, Array]) -> None:
+        for label in self._names.keys() & arrays.keys():
+            name = self._names[label]
+            value: Any = arrays[label]
+            if isinstance(getattr(self._owner, name, None), int | float):
+                value = value.item()
+            setattr(self._owner, name, value)
+
+
 def arrays_of(replicated: Iterable[Replicated]) -> dict[str, Float64]:
     """All arrays of several `Replicated`, by their names on disk."""
     return {name: array for shared in replicated for name, array in shared.arrays().items()}

@@ -3,14 +3,17 @@
 import os
 import signal
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
-from support import Result, Running, planted, processes, wait_until
+from support import Result, Running, planted, processes, run, wait_until
 
+from dsgmcmc.densities.density import Gaussian
+from dsgmcmc.densities.sample import sample_density
 from dsgmcmc.storage.store import steps
 
 BEGIN = """
@@ -52,6 +55,13 @@ signal.signal(signal.SIGTERM, lambda *_: print("heard", flush=True))
 """
     + LOOP
 )
+DENSITY = """
+from dsgmcmc.densities.density import Gaussian
+from dsgmcmc import sample_density
+density = Gaussian(np.zeros(2), np.eye(2))
+draws = sample_density(density, sampler="hmc", chains=1, iterations=%d, out="run", resume=True)
+np.save("theta.npy", draws.theta)
+"""
 EXITING = """
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(3))
 try:
@@ -142,6 +152,24 @@ def test_a_worker_of_joblib_that_is_stopped_fails_the_whole(tmp_path: Path) -> N
     assert done.code == 1
     assert "TerminatedWorkerError" in done.err
     assert any(steps(path) for path in tmp_path.glob("run-*/checkpoints/chain-0"))
+
+
+@pytest.mark.filterwarnings("ignore::dsgmcmc.errors.SamplingWarning")
+def test_chains_of_a_density_end_by_the_signal_and_go_on(tmp_path: Path) -> None:
+    """The checkpoint that is written then has the draws; resumed, they are as without a stop."""
+    np.save(tmp_path / "x.npy", np.zeros(1))
+    with Running([sys.executable, "-c", BEGIN + DENSITY % 10**7], cwd=tmp_path) as running:
+        running.until((tmp_path / "run/run.toml").exists, "sampling")
+        time.sleep(1)
+        running.signal(signal.SIGTERM)
+        assert running.wait().code == -signal.SIGTERM
+    reached = steps(tmp_path / "run/checkpoints/chain-0")[-1]
+    assert reached
+    run(sys.executable, "-c", BEGIN + DENSITY % (reached + 500), cwd=tmp_path).expect(0)
+    theta = np.load(tmp_path / "theta.npy")
+    density = Gaussian(np.zeros(2), np.eye(2))
+    whole = sample_density(density, sampler="hmc", chains=1, iterations=reached + 500)
+    np.testing.assert_array_equal(theta, whole.theta)
 
 
 def test_a_handler_that_returns_ends_no_fit_silently(tmp_path: Path) -> None:
