@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from os import PathLike
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
@@ -196,7 +197,7 @@ def check_likelihood(
     likelihood_type: type[Likelihood],
     *,
     comm: Comm = ALONE,
-    ratings: Path | None = None,
+    ratings: str | PathLike[str] | None = None,
     **settings: Any,
 ) -> None:
     """Check a likelihood: that its functions agree with each other, and runs are reproducible.
@@ -553,14 +554,14 @@ def _registered(registry: MutableMapping[str, Any], checked_type: type) -> Itera
 
 
 @contextmanager
-def _workplace(comm: Comm, ratings: Path | None = None) -> Iterator[Workplace]:
+def _workplace(comm: Comm, ratings: str | PathLike[str] | None = None) -> Iterator[Workplace]:
     """Context with a folder for runs; without `ratings`, a small file is made. Collective."""
     with TemporaryDirectory() as own:
         folder = Path(comm.bcast(own))
         if ratings is None:
             ratings = folder / "ratings.h5"
             on_root(comm, partial(_write_ratings, ratings))
-        yield Workplace(comm, folder, ratings)
+        yield Workplace(comm, folder, Path(ratings))
         comm.Barrier()
 
 

@@ -47,6 +47,8 @@ class LiveProgress(NamedTuple):
         Whether a job is sampling the run.
     iteration : int
         Last iteration of the slowest chain, according to its metrics and checkpoints.
+    saved : int
+        Iteration of that chain's newest checkpoint, from which it goes on; 0 without one.
     iterations, first_draw : int
         Iteration at which the run ends, and iteration of its first draw.
     rmse_mean : float or None
@@ -58,6 +60,7 @@ class LiveProgress(NamedTuple):
 
     running: bool
     iteration: int
+    saved: int
     iterations: int
     first_draw: int
     rmse_mean: float | None
@@ -76,6 +79,7 @@ class LiveProgress(NamedTuple):
         return cls(
             running=is_held(run.lock_file),
             iteration=reached[slowest],
+            saved=saved[slowest],
             iterations=config.iterations,
             first_draw=config.first_draw,
             rmse_mean=last.get(slowest, {}).get("rmse_mean"),
@@ -91,10 +95,16 @@ class LiveProgress(NamedTuple):
                 f"without draws: it ends {position}; continue it with {named('resume')} and more"
                 f" {named('iterations')}"
             )
-        return (
+        text = (
             f"not finished: its last job ended {position}; continue it with the same command and"
             f" {named('resume')}"
         )
+        lost = self.iteration - self.saved
+        if lost and self.saved:
+            text += f", from its checkpoint at {self.saved:,}: {lost:,} iterations are lost"
+        elif lost:
+            text += f", from the start: there is no checkpoint, and {lost:,} iterations are lost"
+        return text
 
     def usable(self) -> str:
         """Describe how many draws can be used, or when the first draw can be used."""

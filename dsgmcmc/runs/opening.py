@@ -271,16 +271,24 @@ def _existing_folder(path: Path) -> Path:
 
 
 def _check_disk(run: RunDirectory, costs: Costs) -> None:
-    """Refuse a new run that cannot fit on the disk."""
+    """Refuse a new run that cannot fit on the disk, and warn of one that may not fit."""
     folder = _existing_folder(run.path)
     free = shutil.disk_usage(folder).free
-    if free >= costs.disk_least:
-        return
-    raise InputError(
-        f"a run with these settings takes at least {decimal(costs.disk_least)} on disk, but"
-        f" {folder} has {decimal(free)} free: choose another {named('out')}, or a smaller"
-        f" {named('save_draws')} or {named('chains')} ({named('dry_run')} shows costs)"
-    )
+    if free < costs.disk_least:
+        raise InputError(
+            f"a run with these settings takes at least {decimal(costs.disk_least)} on disk, but"
+            f" {folder} has {decimal(free)} free: choose another {named('out')}, or a smaller"
+            f" {named('save_draws')} or {named('chains')} ({named('dry_run')} shows costs)"
+        )
+    if free < costs.disk_most:
+        log.warning(
+            "the run may take up to %s on disk with its checkpoints, and %s has %s free: if the"
+            " disk fills, the run ends, and %s goes on once there is room",
+            decimal(costs.disk_most),
+            folder,
+            decimal(free),
+            named("resume"),
+        )
 
 
 def refuse_changes(saved: ResolvedChain, requested: ResolvedChain, run: RunDirectory) -> None:

@@ -182,7 +182,5 @@ class Temperatures(Replicated):
                 factor, _, owner = name.rpartition(".")
                 if factor:
                     owner = f"the {owner} of {factor}"
-                return (
-                    f"the momenta of {owner} have the temperature {temperature:.3g} instead of 1,"
-                )
+                return f"the momenta of {owner} have the temperature {temperature:.3g} instead of 1"
         return ""

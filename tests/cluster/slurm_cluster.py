@@ -47,6 +47,10 @@ SlurmdParameters=config_overrides
 # by its real name, else Open MPI's processes under srun do not see that they share a machine
 NodeName={host} NodeAddr=127.0.0.1 CPUs=16
 PartitionName=main Nodes=ALL Default=YES
+# whose jobs take the nodes of others, as at sites with preemption
+PartitionName=urgent Nodes=ALL PriorityTier=10
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
 """
 
 

@@ -157,6 +157,17 @@ def test_without_requeueing_the_command_to_go_on_is_printed_and_works(slurm, fol
     assert digest(folder / "run") == expected(ITERATIONS)
 
 
+def test_a_preempted_job_writes_a_checkpoint_and_is_started_again(slurm, folder):
+    """An urgent job takes the node: the most frequent stop on a shared cluster, of which the script
+    hears by SIGTERM alone.
+    """
+    number = slurm.submit(folder, script(folder, slow_once(folder)))
+    sampling(slurm, number, folder)
+    urgent = ("--partition=urgent", "--exclusive", "--wrap=sleep 1")
+    slurm.command("sbatch", f"--chdir={folder}", "--parsable", *urgent).expect(0)
+    expect_one_restart(slurm, number, folder)
+
+
 def test_tasks_of_an_array_share_a_run_one_at_a_time(slurm, folder):
     """The second task is refused and told who samples the run. It leaves the first one able to
     hear, and to be requeued without it.

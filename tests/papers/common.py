@@ -94,6 +94,8 @@ def axes(*shape, size, **more):
 
 
 def save(panels, folder, name):
-    """Save their figure."""
+    """Save their figure, if a folder is given."""
+    if folder is None:
+        return
     folder.mkdir(parents=True, exist_ok=True)
     panels.flat[0].figure.savefig(folder / name, dpi=80)

@@ -3,7 +3,7 @@ hold.
 
     python tests/papers/errata.py
 
-A minute or two of one core.
+A quarter of a minute of one core.
 """
 
 from math import sqrt

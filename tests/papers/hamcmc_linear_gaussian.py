@@ -2,6 +2,7 @@
 known posterior.
 
     python tests/papers/hamcmc_linear_gaussian.py --out figures
+    python tests/papers/hamcmc_linear_gaussian.py --quick    # to see that it works
 
 theta ~ N(0, I), x_n ~ N(a_n . theta, 10), n = 1 .. 1000, the a_n correlated; gradients from N / 100
 data drawn with replacement; steps (a / t)^0.51. SGLD, PSGLD, HAMCMC with M = 2, and, as in the
@@ -16,7 +17,6 @@ they show. Seconds are CPU seconds of the whole loop, in which Python's share is
 dimensions. Needs matplotlib (the extra `report`).
 """
 
-import argparse
 from collections.abc import Callable
 from itertools import product
 from math import sqrt
@@ -25,7 +25,7 @@ from time import process_time
 from typing import Any, NamedTuple
 
 import numpy as np
-from common import axes, head, prepare, row, save
+from common import axes, command, head, prepare, row, save
 
 from dsgmcmc.densities.density import ALL, Data
 from dsgmcmc.densities.registry import SAMPLERS
@@ -39,13 +39,31 @@ N = 1000
 VARIANCE = 10.0
 BATCH = 10
 POWER = 0.51
-ITERATIONS = 10_000
-SEEDS = 5
-AT = np.unique(np.geomspace(10, ITERATIONS, 60).astype(int))
 #: Settings to try: first step, in units of 1 / the largest curvature in the metric, and lambda, in
 #: units of its own.
 STEPS = [(step, 0.0) for step in np.geomspace(0.01, 10.0, 15)]
 STEPS_AND_LAMBDAS = list(product(np.geomspace(0.03, 10.0, 5), (0.003, 0.03, 0.3)))
+
+
+class Effort(NamedTuple):
+    """How long and how often each method runs.
+
+    Attributes
+    ----------
+    iterations, seeds : int
+        Length of a run, and runs of each figure.
+    settings : int or None
+        Number of settings that are tried; None for all.
+    """
+
+    iterations: int = 10_000
+    seeds: int = 5
+    settings: int | None = None
+
+    @property
+    def at(self) -> np.ndarray:
+        """Iterations whose errors are shown."""
+        return np.unique(np.geomspace(10, self.iterations, 60).astype(int))
 
 
 class LinearGaussian:
@@ -151,8 +169,8 @@ METHODS = {
 
 
 class Run(NamedTuple):
-    """The second half of a run, and at iterations `AT` the error of the weighted mean of all draws,
-    and the time.
+    """The second half of a run, and at iterations `Effort.at` the time and the error of the mean
+    of all draws, weighted.
     """
 
     draws: np.ndarray
@@ -161,33 +179,34 @@ class Run(NamedTuple):
 
 
 def run(
-    method: Method, dimension: int, settings: tuple[float, float], seed: int
+    method: Method, dimension: int, settings: tuple[float, float], seed: int, effort: Effort
 ) -> tuple[Run, LinearGaussian]:
     """Run a method from theta = 0; a path that diverges has infinite errors."""
-    density = LinearGaussian(dimension, ITERATIONS, seed)
+    density = LinearGaussian(dimension, effort.iterations, seed)
     sampler, target = prepare(
         method.sampler, density, seed=seed, **method.settings(density, *settings)
     )
-    draws = np.empty((ITERATIONS, dimension))
+    at = effort.at
+    draws = np.empty((effort.iterations, dimension))
     total = np.zeros(dimension)
     weight = 0.0
-    errors, seconds = np.full((2, len(AT)), np.inf)
+    errors, seconds = np.full((2, len(at)), np.inf)
     begin = process_time()
     with np.errstate(all="ignore"):
-        for t, theta in enumerate(sample(target, sampler, ITERATIONS, sd=0.0)):
+        for t, theta in enumerate(sample(target, sampler, effort.iterations, sd=0.0)):
             density.batch = density.batches[t + 1]  # of the iteration to come
             w = sampler.weight(target, t)
             total = total + w * theta[0]
             weight = weight + w
             draws[t] = theta[0]
-            number = np.searchsorted(AT, t + 1)
-            if AT[number] == t + 1:
+            number = np.searchsorted(at, t + 1)
+            if at[number] == t + 1:
                 errors[number] = np.linalg.norm(total / weight - density.mean)
                 seconds[number] = process_time() - begin
                 if not errors[number] < 1e6:
                     errors[number:] = np.inf
                     break
-    return Run(draws[ITERATIONS // 2 :], errors, seconds), density
+    return Run(draws[effort.iterations // 2 :], errors, seconds), density
 
 
 def last_error(path: Run, density: LinearGaussian) -> float:
@@ -208,15 +227,16 @@ def divergence(path: Run, density: LinearGaussian) -> float:
 
 
 def tune(
-    method: Method, dimension: int, loss: Callable[[Run, LinearGaussian], float]
+    method: Method, dimension: int, loss: Callable[[Run, LinearGaussian], float], effort: Effort
 ) -> tuple[float, float]:
     """Settings of the grid with the least loss on a seed that is not one of those of the
     figures.
     """
-    return min(method.grid, key=lambda settings: loss(*run(method, dimension, settings, 101)))
+    tried = method.grid[: effort.settings]
+    return min(tried, key=lambda settings: loss(*run(method, dimension, settings, 101, effort)))
 
 
-def scatter(out: Path) -> None:
+def scatter(out: Path, effort: Effort) -> None:
     """Draw figure 1: the second half of the draws for D = 2, over the posterior's 1, 2 and 3 sigma
     ellipses.
     """
@@ -225,8 +245,8 @@ def scatter(out: Path) -> None:
     circle = np.stack([np.cos(angles := np.linspace(0, 2 * np.pi, 200)), np.sin(angles)])
     head("D = 2", "first step", "lambda", "divergence", "least", "most")
     for panel, (name, method) in zip(panels, METHODS.items(), strict=True):
-        settings = tune(method, 2, divergence)
-        paths = [run(method, 2, settings, seed) for seed in range(SEEDS)]
+        settings = tune(method, 2, divergence, effort)
+        paths = [run(method, 2, settings, seed, effort) for seed in range(effort.seeds)]
         found = [divergence(*each) for each in paths]
         row(name, *(f"{x:.3g}" for x in (*settings, np.mean(found), min(found), max(found))))
         path, density = paths[0]
@@ -242,7 +262,7 @@ def scatter(out: Path) -> None:
     save(figure, out, "hamcmc_scatter.png")
 
 
-def errors(out: Path) -> None:
+def errors(out: Path, effort: Effort) -> None:
     """Draw figure 2: error of the posterior mean for D = 10 and 100, geometric mean over seeds."""
     panels = axes(2, 2, size=(9, 6.5), sharey="row")
     for (by_iteration, by_seconds), dimension in zip(panels, (10, 100), strict=True):
@@ -255,14 +275,16 @@ def errors(out: Path) -> None:
             "CPU seconds",
         )
         for name, method in METHODS.items():
-            settings = tune(method, dimension, last_error)
-            paths = [run(method, dimension, settings, seed)[0] for seed in range(SEEDS)]
+            settings = tune(method, dimension, last_error, effort)
+            paths = [
+                run(method, dimension, settings, seed, effort)[0] for seed in range(effort.seeds)
+            ]
             error = np.exp(np.mean([np.log(path.error) for path in paths], axis=0))
             seconds = np.mean([path.seconds for path in paths], axis=0)
             spread = np.std([np.log(path.error[-1]) for path in paths]) / sqrt(len(paths))
             tuned = (f"{x:.3g}" for x in settings)
             row(name, *tuned, f"{error[-1]:.3f}", f"{spread:.0%}", f"{seconds[-1]:.1f}")
-            by_iteration.loglog(AT, error, color=method.colour, label=name)
+            by_iteration.loglog(effort.at, error, color=method.colour, label=name)
             by_seconds.loglog(seconds, error, color=method.colour, label=name)
         by_iteration.set_ylabel(f"D = {dimension}: error of the mean")
     panels[1, 0].set_xlabel("iterations")
@@ -273,11 +295,10 @@ def errors(out: Path) -> None:
 
 def main() -> None:
     """Tune, run, draw."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--out", type=Path, required=True, help="folder for the figures")
-    options = parser.parse_args()
-    scatter(options.out)
-    errors(options.out)
+    options = command(__doc__, "the figures").parse_args()
+    effort = Effort(iterations=200, seeds=1, settings=2) if options.quick else Effort()
+    scatter(options.out, effort)
+    errors(options.out, effort)
 
 
 if __name__ == "__main__":

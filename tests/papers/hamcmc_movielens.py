@@ -2,6 +2,7 @@
 factorisation.
 
     python tests/papers/hamcmc_movielens.py ml-1m.h5 --out figures
+    python tests/papers/hamcmc_movielens.py ml-1m.h5 --quick    # to see that it works
 
 K = 10, all variances 1, no biases, a 4 x 4 grid, parts drawn at random, constant steps, burn-in 50
 iterations, M = 2, 10 % of the ratings held out, and ratings centred at their mean. DSGLD is SGLD on
@@ -13,21 +14,19 @@ are those of ``dsgmcmc sample`` on one process.
 Writes ``hamcmc_movielens.png`` and prints a table. Needs matplotlib (the extra `report`).
 """
 
-import argparse
 import tempfile
 from collections.abc import Iterable
 from itertools import product
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
-from common import axes, head, row, save
+from common import axes, command, head, row, save
 
 from dsgmcmc.parallel.mpirun import run_dsgmcmc
 from dsgmcmc.storage.rundir import RunDirectory
 
-ITERATIONS = 1000
 BURN_IN = 50
-SEEDS = 3
 MODEL = [
     *(
         "--rank=10",
@@ -36,9 +35,17 @@ MODEL = [
         "--set=prior_precision=1",
         "--noise-precision=1",
     ),
-    *("--grid=4", "--set=schedule=random", f"--iterations={ITERATIONS}", f"--burn-in={BURN_IN}"),
+    *("--grid=4", "--set=schedule=random", f"--burn-in={BURN_IN}"),
     *("--thin=3", "--set=evaluate_every=10", "--save-draws=0"),
 ]
+
+
+class Effort(NamedTuple):
+    """Iterations of a run, runs of each method, and settings that are tried; None for all."""
+
+    iterations: int = 1000
+    seeds: int = 3
+    settings: int | None = None
 
 
 def trials(
@@ -61,13 +68,12 @@ METHODS = {
 }
 
 
-def run(data: Path, options: list[str], seed: int) -> list[dict[str, float]]:
+def run(data: Path, options: list[str], seed: int, effort: Effort) -> list[dict[str, float]]:
     """Lines of metrics of a run; none if it diverged."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "run"
-        ended = run_dsgmcmc(
-            ["sample", str(data), "--out", str(out), *MODEL, *options, f"--seed={seed}"]
-        )
+        length = (f"--iterations={effort.iterations}", f"--seed={seed}")
+        ended = run_dsgmcmc(["sample", str(data), "--out", str(out), *MODEL, *options, *length])
         if "diverged" in ended.stderr:
             return []
         if ended.returncode:
@@ -75,36 +81,35 @@ def run(data: Path, options: list[str], seed: int) -> list[dict[str, float]]:
         return RunDirectory(out).metrics()
 
 
-def tune(data: Path, tried: list[list[str]]) -> list[str]:
+def tune(data: Path, tried: list[list[str]], effort: Effort) -> list[str]:
     """Options with the least RMSE of the mean prediction in the end, on a seed that the table does
     not have.
     """
 
     def loss(options: list[str]) -> float:
-        lines = run(data, options, 100)
+        lines = run(data, options, 100, effort)
         return lines[-1]["rmse_mean"] if lines else np.inf
 
-    return min(tried, key=loss)
+    return min(tried[: effort.settings], key=loss)
 
 
 def main() -> None:
     """Tune, run, draw."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = command(__doc__, "the figure")
     parser.add_argument("data", type=Path, help="ratings file made by `dsgmcmc prepare`")
-    parser.add_argument("--out", type=Path, required=True, help="folder for the figure")
     arguments = parser.parse_args()
+    effort = Effort(iterations=100, seeds=1, settings=1) if arguments.quick else Effort()
     panels = axes(1, 2, size=(9, 3.5), sharey="row")[0]
     head("", "RMSE of the mean prediction", "of the last state", "seconds", "options", "diverged")
     for colour, (name, tried) in enumerate(METHODS.items()):
-        best = tune(arguments.data, tried)
-        runs = [run(arguments.data, best, seed) for seed in range(SEEDS)]
+        best = tune(arguments.data, tried, effort)
+        runs = [run(arguments.data, best, seed, effort) for seed in range(effort.seeds)]
         ends = [lines[-1] for lines in runs if lines]
         mean, state, seconds = (
             np.mean([end[key] for end in ends]) for key in ("rmse_mean", "rmse", "time_s")
         )
-        row(
-            name, f"{mean:.4f}", f"{state:.4f}", f"{seconds:.1f}", " ".join(best), SEEDS - len(ends)
-        )
+        figures = (f"{mean:.4f}", f"{state:.4f}", f"{seconds:.1f}")
+        row(name, *figures, " ".join(best), effort.seeds - len(ends))
         for number, lines in enumerate(runs):
             shown = [line for line in lines if line["rmse_mean"] is not None]
             rmse = [line["rmse_mean"] for line in shown]

@@ -136,3 +136,12 @@ def test_an_address_space_that_is_too_small_is_refused(data: Path) -> None:
     """Libraries would abort the process."""
     result = run("bash", "-c", 'ulimit -v 800000; "$@"', "bash", *dsgmcmc("info", data)).expect(2)
     assert result.err.startswith("dsgmcmc: ulimit -v is 781 MiB")
+
+
+def test_a_disk_that_may_fill_is_said_before_it_does(data: Path, small_disk: Path) -> None:
+    """A run that fits only with luck warns of what it may take, and is not refused."""
+    settings = {"iterations": 100_000, "thin": 1, "save_draws": 1000}
+    line = command(data, small_disk / "run", None, "--dry-run", **settings)
+    done = run(*line).expect(0)
+    assert "the run may take up to" in done.err
+    assert "if the disk fills, the run ends, and --resume goes on" in done.err

@@ -2,18 +2,19 @@
 elsewhere.
 """
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from support import own_part
+from support import own_part, write_planted
 
 from dsgmcmc.densities import SAMPLERS, sample_density
 from dsgmcmc.densities.base import DensitySampler
 from dsgmcmc.densities.density import Density, Gaussian, posterior_gradient
 from dsgmcmc.densities.vector import VectorTarget
 from dsgmcmc.kernels.formulas.formula import Formula
-from dsgmcmc.model.likelihoods import Likelihood
+from dsgmcmc.model.likelihoods import LIKELIHOODS, Likelihood
 from dsgmcmc.model.likelihoods.gaussian import GaussianRatings
 from dsgmcmc.model.predictive.mixture import SymmetricMixture
 from dsgmcmc.samplers.sgld import SGLD, SGLDConfig
@@ -175,6 +176,12 @@ def test_a_defective_likelihood_is_found(defective: type[Likelihood], message: s
     """
     with pytest.raises(AssertionError, match=message):
         check_likelihood(defective)
+
+
+def test_ratings_may_be_named_by_a_text(tmp_path: Path) -> None:
+    """The docstring says path, and a path is often a text."""
+    data = write_planted(tmp_path / "data.h5")
+    check_likelihood(LIKELIHOODS["gaussian"], ratings=str(data))
 
 
 class Still(own_part("Tastes")):

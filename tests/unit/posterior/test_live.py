@@ -79,6 +79,7 @@ def test_scores_of_an_unfinished_run_are_refused(under_way: Path, tmp_path: Path
     write_report(under_way, tmp_path / "run.html")
     page = (tmp_path / "run.html").read_text(encoding="utf-8")
     assert "not finished: its last job ended at iteration 120 of 120" in page
+    assert "are lost" not in page
     assert f"{len(run.draws)} draws so far can be used" in page
 
 
@@ -131,9 +132,21 @@ def test_a_run_that_is_sampled_says_what_there_will_be(tmp_path: Path) -> None:
         Run(path)
     with pytest.raises(
         InputError,
-        match=rf"no posterior yet: it is not finished: its last job ended {words}.*--resume",
+        match=rf"no posterior yet: it is not finished: its last job ended {words}.*--resume, from"
+        " the start: there is no checkpoint, and 60 iterations are lost",
     ):
         Run(path)
+
+
+def test_what_a_killed_run_has_lost_is_said(tmp_path: Path) -> None:
+    """A killed job was further than its checkpoint, from which the run goes on."""
+    path = killed(make_run(tmp_path, iterations=60).path, tmp_path / "killed")
+    run = RunDirectory(path)
+    run.add_metrics(0, {**run.metrics()[-1], "iteration": 190})
+    write_report(path, tmp_path / "run.html")
+    page = (tmp_path / "run.html").read_text(encoding="utf-8")
+    assert "its last job ended at iteration 190 of 60" in page
+    assert "from its checkpoint at 60: 130 iterations are lost" in page
 
 
 def test_a_run_that_goes_on_has_the_draws_of_before(finished: Made, tmp_path: Path) -> None:
