@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from dsgmcmc.densities.density import ALL, Data, prior_energy
-from dsgmcmc.densities.regression import Regression
-from dsgmcmc.densities.sums import SumDensity
+from dsgmcmc.densities.models.regression import Regression
+from dsgmcmc.densities.models.sums import SumDensity
 
 #: Data and coefficients of `Logistic`.
 N = 53

@@ -1,6 +1,6 @@
 """Densities on plain vectors, their samplers, and their draws in memory.
 
-`density`, `sums` and `regression` define densities, `sample` their chains, and `verdict` what is
+`density` and `models` define densities, `sample` their chains, and `verdict` what is
 wrong with draws. The samplers here are for densities alone: `mh`, `hmc`, `mala` and `scalable` on
 the base of `metropolis`, and `riemannian`, `matrix_sgnht` and `adjusted_sgld`. The samplers in
 `dsgmcmc.samplers` sample densities, too, except for `gibbs`. `registry` has all of them, and

@@ -21,8 +21,8 @@ from typing_extensions import override
 
 from dsgmcmc.densities.base import DensitySampler
 from dsgmcmc.densities.density import multiply
+from dsgmcmc.densities.models.sums import SumDensity
 from dsgmcmc.densities.subsampling import DATUM_GRADIENTS, Subsample, SumTarget
-from dsgmcmc.densities.sums import SumDensity
 from dsgmcmc.kernels.formulas.formula import Formula
 from dsgmcmc.samplers.step_size import StepSize
 from dsgmcmc.targets.state import Attributes

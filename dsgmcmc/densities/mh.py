@@ -20,7 +20,7 @@ from typing_extensions import override
 
 from dsgmcmc.densities.density import Density
 from dsgmcmc.densities.metropolis import ProposalConfig, Stepwise
-from dsgmcmc.densities.sums import SumDensity
+from dsgmcmc.densities.models.sums import SumDensity
 from dsgmcmc.densities.vector import VectorTarget
 from dsgmcmc.targets.state import Attributes
 from dsgmcmc.types import Array, Float64

@@ -28,7 +28,7 @@ from typing_extensions import override
 from dsgmcmc.densities.curvature import mode_of
 from dsgmcmc.densities.density import prior_gradient
 from dsgmcmc.densities.metropolis import Metropolis, NormalApproximation, Proposal, ProposalConfig
-from dsgmcmc.densities.regression import Regression
+from dsgmcmc.densities.models.regression import Regression
 from dsgmcmc.densities.vector import VectorTarget
 from dsgmcmc.kernels.formulas.formula import dense
 from dsgmcmc.kernels.thinning import Tables, Thinning

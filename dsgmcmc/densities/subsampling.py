@@ -24,7 +24,7 @@ import numpy as np
 from typing_extensions import override
 
 from dsgmcmc.densities.base import DensityGradient
-from dsgmcmc.densities.sums import SumDensity
+from dsgmcmc.densities.models.sums import SumDensity
 from dsgmcmc.densities.vector import VectorTarget
 from dsgmcmc.errors import InputError
 from dsgmcmc.samplers.gradients import GRADIENTS

@@ -22,7 +22,7 @@ from densities import correlated, quadrature
 
 from dsgmcmc.densities import SAMPLERS
 from dsgmcmc.densities.density import DoubleWell, Gaussian
-from dsgmcmc.densities.regression import Regression
+from dsgmcmc.densities.models.regression import Regression
 from dsgmcmc.densities.sample import DensityConfig, sample, vector_target
 from dsgmcmc.errors import InputError
 

@@ -20,7 +20,7 @@ from scipy.optimize import minimize
 from scipy.stats import kurtosis
 
 from dsgmcmc.densities.density import posterior_gradient, prior_energy
-from dsgmcmc.densities.regression import Regression
+from dsgmcmc.densities.models.regression import Regression
 from dsgmcmc.densities.sample import sample
 from dsgmcmc.densities.subsampling import DATUM_GRADIENTS
 

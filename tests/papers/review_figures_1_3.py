@@ -29,7 +29,7 @@ from stein import kernel_stein_discrepancy
 
 from dsgmcmc.densities.curvature import mode_of
 from dsgmcmc.densities.density import Gaussian, prior_gradient
-from dsgmcmc.densities.regression import Regression
+from dsgmcmc.densities.models.regression import Regression
 from dsgmcmc.densities.sample import sample
 
 BATCH = 1000

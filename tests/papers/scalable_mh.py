@@ -28,7 +28,7 @@ import numpy as np
 from common import axes, command, follow, head, prepare, row, save, short
 from scipy.stats import skew
 
-from dsgmcmc.densities.regression import LOGISTIC, Link, Regression, student
+from dsgmcmc.densities.models.regression import LOGISTIC, Link, Regression, student
 
 APART = 5
 

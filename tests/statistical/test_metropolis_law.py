@@ -8,7 +8,7 @@ from chain_states import make_sampler, states
 from densities import correlated, quadrature
 
 from dsgmcmc.densities.density import DoubleWell
-from dsgmcmc.densities.regression import Regression
+from dsgmcmc.densities.models.regression import Regression
 
 pytestmark = pytest.mark.statistical
 

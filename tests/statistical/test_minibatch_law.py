@@ -11,7 +11,7 @@ from densities import correlated, quadrature
 
 from dsgmcmc.densities.curvature import mode_of
 from dsgmcmc.densities.density import ALL, Data
-from dsgmcmc.densities.regression import Link, Regression
+from dsgmcmc.densities.models.regression import Link, Regression
 from dsgmcmc.densities.sample import DensityConfig
 
 pytestmark = pytest.mark.statistical

@@ -59,7 +59,7 @@ def test_draws_are_the_states_of_the_chain(name: str, regression: Any) -> None:
 @pytest.fixture(scope="module")
 def regression() -> Any:
     """The logistic regression of the tests as a class that every sampler takes."""
-    from dsgmcmc.densities.regression import Regression
+    from dsgmcmc.densities.models.regression import Regression
 
     plain = Logistic()
     return complete(Regression(plain.features, plain.labels, prior_precision=0.5))

@@ -13,8 +13,8 @@ from support import write_planted
 
 from dsgmcmc import BPMF
 from dsgmcmc.densities.density import Gaussian
+from dsgmcmc.densities.models.regression import Regression
 from dsgmcmc.densities.registry import SAMPLERS
-from dsgmcmc.densities.regression import Regression
 from dsgmcmc.densities.sample import Draws, sample_density
 from dsgmcmc.densities.subsampling import DATUM_GRADIENTS
 from dsgmcmc.errors import InputError, StoppedError

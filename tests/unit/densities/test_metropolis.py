@@ -10,10 +10,10 @@ from dsgmcmc.config.chain import GRADIENTS_OF_DENSITIES, SAMPLERS_OF_DENSITIES
 from dsgmcmc.config.run import build
 from dsgmcmc.densities.metropolis import Metropolis
 from dsgmcmc.densities.mh import Austerity, AusterityConfig
+from dsgmcmc.densities.models.regression import LOGISTIC, Link, Regression, student
+from dsgmcmc.densities.models.sums import SumDensity
 from dsgmcmc.densities.registry import SAMPLERS, SAMPLERS_OF_RATINGS
-from dsgmcmc.densities.regression import LOGISTIC, Link, Regression, student
 from dsgmcmc.densities.sample import vector_target
-from dsgmcmc.densities.sums import SumDensity
 from dsgmcmc.densities.vector import VectorTarget
 from dsgmcmc.errors import InputError
 from dsgmcmc.samplers.gradients import GRADIENTS

@@ -9,8 +9,8 @@ import pytest
 from densities import Plain, differences
 
 from dsgmcmc.densities.density import ALL, Data
-from dsgmcmc.densities.regression import LOGISTIC, Link, Regression, student
-from dsgmcmc.densities.sums import SumDensity
+from dsgmcmc.densities.models.regression import LOGISTIC, Link, Regression, student
+from dsgmcmc.densities.models.sums import SumDensity
 from dsgmcmc.errors import InputError
 
 LINKS = [LOGISTIC, student(4.0), student(0.7)]

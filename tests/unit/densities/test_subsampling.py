@@ -12,11 +12,11 @@ from dsgmcmc.config.run import build
 from dsgmcmc.densities import sample_density
 from dsgmcmc.densities.adjusted_sgld import AdjustedSGLD
 from dsgmcmc.densities.density import DoubleWell
+from dsgmcmc.densities.models.regression import Regression
+from dsgmcmc.densities.models.sums import SumDensity
 from dsgmcmc.densities.registry import SAMPLERS
-from dsgmcmc.densities.regression import Regression
 from dsgmcmc.densities.sample import vector_target
 from dsgmcmc.densities.subsampling import DATUM_GRADIENTS, Saga, Subsample, draw
-from dsgmcmc.densities.sums import SumDensity
 from dsgmcmc.densities.vector import VectorTarget
 from dsgmcmc.errors import InputError
 from dsgmcmc.samplers.base import Sampler

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from typing_extensions import override
 
 from dsgmcmc.densities.density import ALL, Data
-from dsgmcmc.densities.sums import SumDensity
+from dsgmcmc.densities.models.sums import SumDensity
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.formulas.formula import dense
 from dsgmcmc.types import Float64

@@ -1,0 +1,1 @@
+"""Densities of data: sums over the data, and regressions."""
