@@ -28,22 +28,16 @@ class PairedRows(NamedTuple):
     of_pair : (p,) int64
         Positions of the pairs' rows among the distinct rows.
     mean : (m, D) float64
-        Means of the distinct rows.
-    across : (m, D) float64
-        What the other row of a pair is multiplied by: the means, and 1 for the bias of that row.
-    covariance : (c, D, D) float64
-    which : (m,) int64
+        Means of the distinct rows; the last column is the bias, if there are biases.
+    spread_of : (m,) int64
         Covariance of every distinct row; -1 for a row that is certain.
-    noise : (m,) float64
-        1 / g of every distinct row.
+    covariance : (c, D, D) float64
     """
 
     of_pair: Int64
     mean: Float64
-    across: Float64
+    spread_of: Int64
     covariance: Float64
-    which: Int64
-    noise: Float64
 
 
 _PAIRS = '''\
@@ -161,27 +155,30 @@ def cells_kernel(K: int, biases: bool) -> Callable[..., None]:
 
 
 def join_rows(users: PairedRows, items: PairedRows, rank: int) -> tuple[Float64, Float64]:
-    """Return means and variances of the dot products of independent rows, (p,) float64 each.
-
-    Biases add to variances, but not to means.
-    """
+    """Return means and variances of the predictors of independent rows, (p,) float64 each."""
     mean = np.empty(len(users.of_pair))
     variance = np.empty(len(users.of_pair))
+    across = []  # what the other row of a pair is multiplied by: factors, and 1 for its bias
+    for side in (users, items):
+        multipliers = side.mean.copy()
+        multipliers[:, rank:] = 1.0
+        across.append(multipliers)
     jit.native_kernels("join", _JOIN)["join"](
         users.of_pair,
         items.of_pair,
         users.mean,
         items.mean,
-        users.across,
-        items.across,
+        *across,
         users.covariance,
         items.covariance,
-        users.which,
-        items.which,
+        users.spread_of,
+        items.spread_of,
         rank,
         mean,
         variance,
     )
+    for side in (users, items):
+        mean += side.mean[side.of_pair, rank:].sum(axis=1)  # the bias, if there is one
     return mean, variance
 
 

@@ -9,12 +9,13 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
+from numpy.random import Generator
 from typing_extensions import override
 
 from dsgmcmc.model.likelihoods.base import Law
 from dsgmcmc.model.parts import PARTS, RowPriors
 from dsgmcmc.model.quantity import WEIGHT
-from dsgmcmc.types import Array, Float32, Float64, Int32
+from dsgmcmc.types import Array, Float32, Float64, Int32, Int64
 
 #: What a row stands for.
 ENTITIES = ("user", "item")
@@ -29,32 +30,55 @@ class Prior(NamedTuple):
     covariance: Float64
 
 
-class RowDistributions(NamedTuple):
-    """Means and covariances of rows of one entity at one draw.
+class RowsAtDraw(NamedTuple):
+    """Rows of one entity at one draw.
 
     Attributes
     ----------
-    mean : (q, D) float64
-    covariance : (q, D, D) float64
-    noise : (q,) float64
+    mean : (n, D) float
+        Rows that were sampled, and the means of others.
+    noise : (n,) float
         1 / g for each row; for ordinal ratings 1 / s, where s is the scale of the row.
-    parameters : (q, m) float64 or None
+    spread_of : (n,) int64
+        Position of the covariance of each row; -1 for a row that was sampled.
+    covariance : (m, D, D) float64
+    parameters : (n, p) float64 or None
         Parameters of the likelihood for each row, if users, or items, have their own.
     """
 
-    mean: Float64
+    mean: Array
+    noise: Array
+    spread_of: Int64
     covariance: Float64
-    noise: Float64
     parameters: Float64 | None = None
 
-    def at(self, positions: Array) -> RowDistributions:
-        """Return the distributions of the rows at some positions."""
-        return RowDistributions(
-            mean=self.mean[positions],
-            covariance=self.covariance[positions],
-            noise=self.noise[positions],
-            parameters=None if self.parameters is None else self.parameters[positions],
+    def at(self, chosen: Array) -> RowsAtDraw:
+        """Return the rows at some positions, if every row has a covariance."""
+        parameters = self.parameters
+        if parameters is not None:
+            parameters = parameters[chosen]
+        return RowsAtDraw(
+            mean=self.mean[chosen],
+            noise=self.noise[chosen],
+            spread_of=np.arange(len(chosen)),
+            covariance=self.covariance[self.spread_of[chosen]],
+            parameters=parameters,
         )
+
+    @property
+    def uncertain(self) -> Int64:
+        """Positions of the rows that were not sampled."""
+        return np.flatnonzero(self.spread_of >= 0)
+
+    def drawn(self, generators: list[Generator]) -> Float32:
+        """Return the rows, (n, D); those that were not sampled are drawn by one generator each."""
+        rows = np.array(self.mean, np.float32)
+        if generators:
+            values, vectors = np.linalg.eigh(self.covariance[self.spread_of[self.uncertain]])
+            normals = np.array([rng.standard_normal(rows.shape[1]) for rng in generators])
+            scaled = np.sqrt(np.maximum(values, 0.0)) * normals
+            rows[self.uncertain] += np.einsum("nij,nj->ni", vectors, scaled)
+        return rows
 
 
 @dataclass(frozen=True, repr=False)

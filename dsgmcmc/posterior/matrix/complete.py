@@ -25,7 +25,6 @@ from dsgmcmc.posterior.cells.predict import Predictor
 from dsgmcmc.posterior.lists.screen import STACK_BYTES, Average, Stack, TableAverage, expectation
 from dsgmcmc.posterior.matrix.draws import MatrixDraws
 from dsgmcmc.posterior.matrix.known import BoundedCells, cells_in_rows
-from dsgmcmc.posterior.moments import Moments
 from dsgmcmc.posterior.rows.added import FoldIn
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.settings import PredictOptions
@@ -92,7 +91,7 @@ class Completion:
 
     @cached_property
     def _draws(self) -> MatrixDraws:
-        return MatrixDraws(self.run, self.newcomers, self.items)
+        return MatrixDraws(self.run, self._predictor.predictors.rows, self.items)
 
     @cached_property
     def _predictor(self) -> Predictor:
@@ -172,12 +171,16 @@ class Completion:
 
     def _moments(self, users: Int32) -> Cells:
         """Return moments of cells of which no bounds are known."""
-        if self.run.config.law.transform.name != "identity":
-            return self._moments_of_pairs(users)
         known_rows = self._are_known(users, len(self.run.users))
         if self._average is not None and known_rows and self.run.config.law.is_linear:
             return self._linear_moments(users)
-        return self._moments_by_draw(users)
+        shape = (len(users), len(self.items))
+        pairs = (np.repeat(users, len(self.items)), np.tile(self.items, len(users)))
+        cells = Cells(np.empty(shape), np.empty(shape))
+        for chosen, predictive in self._predictor.distributions(*pairs):
+            cells.mean.reshape(-1)[chosen] = predictive.mean
+            cells.sd.reshape(-1)[chosen] = predictive.sd
+        return Cells(self._clipped(cells.mean), cells.sd)
 
     def _linear_moments(self, users: Int32) -> Cells:
         """Return moments if the expected rating is the predictor, by products of matrices."""
@@ -209,37 +212,6 @@ class Completion:
         )
         return float(run.config.law.predictive(one_rating).sd[0]) ** 2
 
-    def _moments_by_draw(self, users: Int32) -> Cells:
-        """Return moments from the predictive distributions at every draw."""
-        run = self.run
-        moments = None
-        for position, weight in enumerate(run.draw_weights.tolist()):
-            at_draw = self._cells_at_draw(self._draws.expected(position, users))
-            moments = moments or Moments(at_draw.mean)
-            moments.add(at_draw.mean, weight, np.square(at_draw.sd))
-        assert moments is not None
-        mean, sd = moments.estimates()
-        shape = (len(users), len(self.items))
-        return Cells(self._clipped(mean.reshape(shape)), sd.reshape(shape))
-
-    def _cells_at_draw(self, draws: PredictorDraws) -> Cells:
-        """Return the moments of cells at one draw, (q,) each."""
-        run = self.run
-        cells = Cells(np.empty(len(draws.eta)), np.empty(len(draws.eta)))
-        for rows, part in draws.by_certainty():
-            predictive = run.config.law.predictive(part, run.mean, run.levels)
-            cells.mean[rows] = predictive.mean
-            cells.sd[rows] = predictive.sd
-        return cells
-
-    def _moments_of_pairs(self, users: Int32) -> Cells:
-        """Return what `Predictor` predicts for all pairs."""
-        prediction = self._predictor(
-            np.repeat(users, len(self.items)), np.tile(self.items, len(users))
-        )
-        shape = (len(users), len(self.items))
-        return Cells(prediction.mean.reshape(shape), prediction.sd.reshape(shape))
-
     def _clipped(self, cells: Array) -> Array:
         limits = self.run.limits if self.clip else UNLIMITED
         return limits.clip(cells)
@@ -260,7 +232,7 @@ class Completion:
         cells = Cells(np.empty(len(bounded.row)), np.empty(len(bounded.row)))
         for start in range(0, len(bounded.row), PAIRS_WITHIN):
             part = bounded.select(slice(start, start + PAIRS_WITHIN))
-            draws = self._predictor.draws(users[part.row], self.items[part.column])
+            draws = self._predictor.predictors.at(users[part.row], self.items[part.column])
             mean = np.zeros(len(part.row))
             square = np.zeros(len(part.row))
             for node, share in zip(NODES, SHARES, strict=True):

@@ -34,10 +34,10 @@ from dsgmcmc.model.likelihoods import Law
 from dsgmcmc.model.likelihoods.limits import resolution_from
 from dsgmcmc.model.parts import PARTS
 from dsgmcmc.model.rounding import truncated_gamma
-from dsgmcmc.posterior.draws import OTHER, Draw, RowDistributions
+from dsgmcmc.posterior.draws import OTHER, Draw, RowsAtDraw
 from dsgmcmc.posterior.index import SIDE_OF, Vocabulary, unknown_names
 from dsgmcmc.posterior.levels import refuse_absent_levels, refuse_items_with_absent_levels
-from dsgmcmc.posterior.rows.by_parts import name_features_of
+from dsgmcmc.posterior.rows.name_features import name_features_of
 from dsgmcmc.posterior.rows.new_ratings import NewRatings, joined_bounds
 from dsgmcmc.posterior.rows.slice_sampling import RatedRow, RatedRows, draw_rows
 from dsgmcmc.posterior.run import Run
@@ -280,6 +280,14 @@ def _stacked(described: Mapping[Any, csr_matrix], names: Array, width: int) -> c
 # ------------------------------------------------------------- distributions of rows at saved draws
 
 
+def feature_terms(run: Run, draw: Draw, entity: str, features: csr_matrix) -> Float64:
+    """Return the terms of features (n, F) of users (or items) in their prior means, (n, D)."""
+    effects = draw.shared[f"{entity}.features.effects"]
+    centre = run.index.encoding(entity)[1]
+    terms: Float64 = features @ effects - centre @ effects
+    return terms
+
+
 #: Indices of rows with ratings, and these rows, in batches.
 RatedBatches = Iterator[tuple[Int64, list[RatedRow]]]
 
@@ -354,7 +362,7 @@ class FoldIn:
         self._ends = np.searchsorted(ratings.rows[order], np.arange(len(names) + 1))
         self._all = np.arange(len(names))
         # both by position of the draw
-        self._rows: dict[int, RowDistributions] = {}
+        self._rows: dict[int, RowsAtDraw] = {}
         self._priors: dict[int, NewRowPrior] = {}
         width = run.config.rank + run.config.biases
         self._keeps_covariances = 8 * len(names) * len(run.draws) * width**2 <= KEPT_BYTES
@@ -363,8 +371,8 @@ class FoldIn:
         """Return the rows of the items (or users) that a new row rated, given by its position."""
         return self._others[self._ends[row] : self._ends[row + 1]]
 
-    def rows(self, position: int, chosen: Array) -> RowDistributions:
-        """Return the distributions of new rows at a saved draw.
+    def rows(self, position: int, chosen: Array) -> RowsAtDraw:
+        """Return the distributions of new rows at a saved draw; every row has a covariance.
 
         Parameters
         ----------
@@ -372,12 +380,6 @@ class FoldIn:
             Position of the draw in the run's `draws`.
         chosen : (q,) int
             Positions of the new rows in the vocabulary.
-
-        Returns
-        -------
-        RowDistributions
-            Means, covariances, 1 / g (or 1 / s for ordinal ratings), and parameters of the
-            likelihood if users have their own.
         """
         if not self._keeps_covariances and self._are_independent(position):
             return self._solve(position, chosen)
@@ -389,10 +391,11 @@ class FoldIn:
         rows = self._rows[position]
         if self._keeps_covariances:
             return rows.at(chosen)
-        return RowDistributions(
+        return RowsAtDraw(
             mean=rows.mean[chosen],
-            covariance=self._covariances(position, chosen, 1 / rows.noise[chosen]),
             noise=rows.noise[chosen],
+            spread_of=np.arange(len(chosen)),
+            covariance=self._covariances(position, chosen, 1 / rows.noise[chosen]),
             parameters=None if rows.parameters is None else rows.parameters[chosen],
         )
 
@@ -417,7 +420,7 @@ class FoldIn:
         is_normal = self.run.config.law.is_conditionally_gaussian()
         return is_normal and not has_noise_scales and self._bounds is None
 
-    def _solve(self, position: int, chosen: Array) -> RowDistributions:
+    def _solve(self, position: int, chosen: Array) -> RowsAtDraw:
         """Compute the distributions of some rows at a saved draw."""
         draw = self.run.draw(position)
         rows = self._without_ratings(position, chosen)
@@ -444,7 +447,7 @@ class FoldIn:
             )
         return self._priors[position]
 
-    def _without_ratings(self, position: int, chosen: Array) -> RowDistributions:
+    def _without_ratings(self, position: int, chosen: Array) -> RowsAtDraw:
         """Return the distributions of rows given their features alone."""
         draw = self.run.draw(position)
         unseen = draw.unseen[self.entity]
@@ -453,10 +456,11 @@ class FoldIn:
             shared = self.run.config.law.parameters_of(draw.shared)
             assert shared is not None
             parameters = np.tile(shared, (len(chosen), 1))
-        return RowDistributions(
+        return RowsAtDraw(
             mean=unseen.mean + self._prior(position).features[chosen],
-            covariance=np.tile(unseen.covariance.astype(np.float64), (len(chosen), 1, 1)),
             noise=np.ones(len(chosen)),
+            spread_of=np.arange(len(chosen)),
+            covariance=np.tile(unseen.covariance.astype(np.float64), (len(chosen), 1, 1)),
             parameters=parameters,
         )
 
@@ -477,7 +481,7 @@ class FoldIn:
 
     def _set_normal(
         self,
-        rows: RowDistributions,
+        rows: RowsAtDraw,
         batches: RatedBatches,
         *,
         of_all_pairs: Float64,
@@ -492,7 +496,7 @@ class FoldIn:
                 )
 
     def _set_drawn(
-        self, rows: RowDistributions, draw: Draw, batches: RatedBatches, rng: Generator
+        self, rows: RowsAtDraw, draw: Draw, batches: RatedBatches, rng: Generator
     ) -> None:
         """Draw the rows with ratings; each gets its draw, with covariance 0."""
         law = self.run.config.law
@@ -535,10 +539,8 @@ class FoldIn:
         if self._features is None:
             width = draw.theta[self.entity].shape[1]
             return np.broadcast_to(np.zeros(width), (len(self.vocabulary), width))
-        effects = draw.shared[f"{self.entity}.features.effects"]
-        centre = self.run.index.encoding(self.entity)[1]
-        has_features = np.diff(self._features.indptr) > 0
-        terms: Float64 = self._features @ effects - np.outer(has_features, centre @ effects)
+        terms = feature_terms(self.run, draw, self.entity, self._features)
+        terms[np.diff(self._features.indptr) == 0] = 0.0  # without features: taken to be average
         return terms
 
     def _rated_row(self, draw: Draw, k: int, centre: Float64, precision: Float64) -> RatedRow:

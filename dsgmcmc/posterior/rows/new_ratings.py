@@ -11,7 +11,7 @@ from dsgmcmc.errors import InputError, refusing
 from dsgmcmc.model.likelihoods.ordinal.ordinal import MAX_THRESHOLDS
 from dsgmcmc.posterior.draws import OTHER
 from dsgmcmc.posterior.index import Vocabulary
-from dsgmcmc.posterior.rows.by_parts import name_features_of
+from dsgmcmc.posterior.rows.name_features import name_features_of
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.ratings.float32 import find_bad_scale
 from dsgmcmc.ratings.format import known_by_bounds

@@ -69,23 +69,20 @@ def test_moments_of_dot_products_are_those_of_draws() -> None:
     for _ in range(2):
         mean = rng.standard_normal((2, rank + 1))
         root = rng.standard_normal((1, rank + 1, rank + 1))
-        across = mean.copy()
-        across[:, rank] = 1.0
         covariance = root @ root.transpose(0, 2, 1)
         of_pair = np.array([[0, 0, 1, 1], [0, 1, 0, 1]][len(sides)])
-        which = np.array([0, -1])
-        sides.append(PairedRows(of_pair, mean, across, covariance, which, np.ones(2)))
+        sides.append(PairedRows(of_pair, mean, np.array([0, -1]), covariance))
         uncertain = rng.multivariate_normal(mean[0], covariance[0], 200_000)
         drawn.append([uncertain, np.broadcast_to(mean[1], uncertain.shape)])
     mean, variance = join_rows(*sides, rank)
     for pair, (i, j) in enumerate(zip(sides[0].of_pair, sides[1].of_pair, strict=True)):
         u = drawn[0][i]
         v = drawn[1][j]
-        dot = (u[:, :rank] * v[:, :rank]).sum(axis=1)
-        biases = u[:, rank] + v[:, rank]
-        assert abs(dot.mean() - mean[pair]) <= 5 * dot.std() / len(dot) ** 0.5 + 1e-9
-        squares = (dot + biases - (dot + biases).mean()) ** 2
-        assert abs(squares.mean() - variance[pair]) <= 5 * squares.std() / len(dot) ** 0.5 + 1e-9
+        predictors = (u[:, :rank] * v[:, :rank]).sum(axis=1) + u[:, rank] + v[:, rank]
+        root = len(predictors) ** 0.5
+        assert abs(predictors.mean() - mean[pair]) <= 5 * predictors.std() / root + 1e-9
+        squares = (predictors - predictors.mean()) ** 2
+        assert abs(squares.mean() - variance[pair]) <= 5 * squares.std() / root + 1e-9
 
 
 def test_between_the_points_of_the_table_and_beyond_it():

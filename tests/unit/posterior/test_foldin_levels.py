@@ -16,6 +16,7 @@ from scipy.special import expit
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.likelihoods.ordinal.row_thresholds import MAX_DEVIATION
 from dsgmcmc.posterior.cells.predict import Predictor
+from dsgmcmc.posterior.cells.predictors import Predictors
 from dsgmcmc.posterior.draws import OTHER
 from dsgmcmc.posterior.index import Vocabulary
 from dsgmcmc.posterior.lists.ranking import Ranking, recommend
@@ -152,9 +153,7 @@ def test_new_rows_are_predicted_and_ranked(run: Run) -> None:
     assert len(items) == 3
     if run.config.thresholds == "user":
         cuts = folded.rows(0, np.array([0, 1])).parameters
-        mixture = Predictor(run, PredictOptions(), folded).draws(
-            np.int32([n + 1, 3, -1]), np.int32([4, 4, 4])
-        )
+        mixture = Predictors(run, folded).at(np.int32([n + 1, 3, -1]), np.int32([4, 4, 4]))
         draw = run.draw(0)
         used = mixture.parameters[0][mixture.owner]
         expected = [cuts[1], draw.rows["user"]["cuts"][3], draw.shared["thresholds"]]

@@ -14,7 +14,7 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.cells.predict import PredictOptions, Predictor
 from dsgmcmc.posterior.index import Vocabulary
 from dsgmcmc.posterior.rows.added import fold_in
-from dsgmcmc.posterior.rows.by_parts import name_features_of
+from dsgmcmc.posterior.rows.name_features import name_features_of
 from dsgmcmc.posterior.rows.new_ratings import NewRatings
 
 PARTS = ("station", "day")

@@ -9,6 +9,7 @@ from runs import Made, make_run
 from dsgmcmc import open_run
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.cells.predict import Predictor
+from dsgmcmc.posterior.cells.predictors import Predictors
 from dsgmcmc.posterior.draws import OTHER
 from dsgmcmc.posterior.exposure import Rated
 from dsgmcmc.posterior.index import Vocabulary, item_titles
@@ -101,7 +102,7 @@ def test_thompson_sampling_is_by_one_draw(finished):
         drawn.add(tuple(score[np.argsort(items)].tolist()))
     assert 2 <= len(drawn) <= 4
     pairs = np.zeros(n, np.int32), np.arange(n, dtype=np.int32)
-    of_draws = Predictor(run, PredictOptions(of_mean=True)).draws(*pairs).eta.T + run.mean
+    of_draws = Predictors(run).at(*pairs).eta.T + run.mean
     assert all(np.abs(of_draws - np.array(scores)).max(axis=1).min() < 1e-4 for scores in drawn)
 
 

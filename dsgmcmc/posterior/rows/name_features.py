@@ -1,4 +1,4 @@
-"""Rows of users or items that a run has not seen, from their names.
+"""Features of users or items that a run has not seen, from their names.
 
 A run with the names (s1, d1) and (s2, d2) knows the station s1 and the day d2, so that it can
 predict (s1, d2): the parts of names are features, and the row has the distribution of a new row
@@ -18,11 +18,10 @@ from typing_extensions import override
 
 from dsgmcmc.errors import InputError, refusing
 from dsgmcmc.features.encoding import Encoding
-from dsgmcmc.posterior.draws import RowDistributions
 from dsgmcmc.posterior.index import Vocabulary
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.ratings.names import array_of
-from dsgmcmc.types import Array, Int32, Mask
+from dsgmcmc.types import Array, Mask
 
 if TYPE_CHECKING:  # slow to import
     from scipy.sparse import csr_matrix
@@ -225,50 +224,3 @@ def name_features_of(run: Run, entity: str) -> NameFeatures | None:
     if not any(column.name in vocabulary.parts for column in encoding.columns if column.features):
         return None
     return PartFeatures(run, entity, encoding)
-
-
-class PartRows:
-    """Users (or items) that the run has not seen, but whose names are features.
-
-    Names get positions, from 0, when they are first looked up.
-    """
-
-    def __init__(self, run: Run, entity: str, features: NameFeatures) -> None:
-        self._run = run
-        self._entity = entity
-        self._features = features
-        self._position_of: dict[Any, int] = {}
-        self._matrix = features.matrix([])
-
-    def index_of(self, names: Array) -> Int32:
-        """Return positions of names that the run has not seen, (n,); -1 without features."""
-        from scipy.sparse import vstack  # slow to import
-
-        known = names[self._features.are_known(names)]
-        new = [name for name in dict.fromkeys(known.tolist()) if name not in self._position_of]
-        if new:
-            self._features.check_new(new)
-            self._matrix = vstack([self._matrix, self._features.matrix(new)], "csr")
-        for name in new:
-            self._position_of[name] = len(self._position_of)
-        return np.array([self._position_of.get(name, -1) for name in names.tolist()], np.int32)
-
-    def rows(self, position: int, chosen: Array) -> RowDistributions:
-        """Return the distributions of rows at a saved draw; they have one covariance, (1, D, D).
-
-        Parameters
-        ----------
-        position : int
-            Position of the draw in the run's `draws`.
-        chosen : (q,) int
-            Positions from `index_of`.
-        """
-        draw = self._run.draw(position)
-        unseen = draw.unseen[self._entity]
-        effects = draw.shared[f"{self._entity}.features.effects"]
-        centre = self._run.index.encoding(self._entity)[1]
-        return RowDistributions(
-            mean=unseen.mean + self._matrix[chosen] @ effects - centre @ effects,
-            covariance=unseen.covariance[None].astype(np.float64),
-            noise=np.ones(len(chosen)),
-        )
