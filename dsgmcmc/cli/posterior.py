@@ -16,8 +16,8 @@ from dsgmcmc.errors import InputError, retry_if_gone
 from dsgmcmc.terminal import say, say_json, show_table
 
 if TYPE_CHECKING:
-    from dsgmcmc.posterior.exposure import Rated
     from dsgmcmc.posterior.lists.ranking import Ranking
+    from dsgmcmc.posterior.rated import Rated
     from dsgmcmc.posterior.rows.added import FoldIn
     from dsgmcmc.posterior.run import Run
     from dsgmcmc.posterior.settings import EvaluateSettings, PredictSettings, RecommendSettings
@@ -172,6 +172,7 @@ def recommend(
       dsgmcmc recommend run --user 42 --items ml-1m/movies.dat --matching 'Comedy|Drama'
     """
     from dsgmcmc.posterior.index import item_titles
+    from dsgmcmc.posterior.lists.exposure import exposure_file
     from dsgmcmc.posterior.lists.liked import warn_of_few
     from dsgmcmc.posterior.lists.pairs import best_pairs
     from dsgmcmc.posterior.lists.ranking import PATTERN_RULES, Ranking, recommendations
@@ -195,7 +196,6 @@ def recommend(
         allowed = matched if allowed is None else allowed & matched
     chosen = settings.model_dump(include=set(RankingOptions.model_fields))
     ranking = Ranking(**chosen, among=allowed)
-    uses_pattern = ranking.by in PATTERN_RULES
     for note in (*notes, *warn_of_few(opened, ranking.by, ranking.at_least)):
         say(f"warning: {note}", file=sys.stderr)
     if user and opened.directions:
@@ -203,7 +203,7 @@ def recommend(
         return
     users, newcomers = _chosen_users(opened, user)
     rated = _needed_ratings(opened, ranking, settings.data, users[users < len(opened.users)])
-    if uses_pattern and sys.stderr.isatty() and not opened.exposure_file.exists():
+    if ranking.by in PATTERN_RULES and sys.stderr.isatty() and not exposure_file(opened).exists():
         say("estimating exposure; the run directory keeps the result", file=sys.stderr)
     blocks: Iterable[dict[str, Any]]
     if pairs:
@@ -221,10 +221,11 @@ def _needed_ratings(
 ) -> Rated | None:
     """Return the items that some users rated (default all), if a ranking needs them."""
     from dsgmcmc.posterior.lists.ranking import PATTERN_RULES
+    from dsgmcmc.posterior.rated import read_rated
 
     if ranking.include_rated and ranking.by not in PATTERN_RULES:
         return None
-    return run.rated(data, users)
+    return read_rated(run, data, users)
 
 
 def _recommend_cells(
@@ -426,6 +427,7 @@ def evaluate(
     from dsgmcmc.diagnostics.ranking import MEASURES, USERS
     from dsgmcmc.diagnostics.ranking import evaluate as compare_rankings
     from dsgmcmc.posterior.lists.liked import warn_of_few
+    from dsgmcmc.posterior.rated import read_rated
     from dsgmcmc.posterior.run import Run
     from dsgmcmc.posterior.settings import EvaluateSettings
 
@@ -436,7 +438,7 @@ def evaluate(
         _evaluate_file(opened, ratings, settings, as_json=as_json)
         return
     users = None if settings.everyone else USERS
-    rated = opened.rated(settings.data)
+    rated = read_rated(opened, settings.data)
     scores = compare_rankings(opened, rated, settings.at, settings.liked, users=users)
     for note in warn_of_few(opened, "likely", settings.liked):
         say(f"warning: {note}", file=sys.stderr)

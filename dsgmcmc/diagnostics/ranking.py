@@ -24,10 +24,10 @@ import numpy as np
 from dsgmcmc.diagnostics.scores import difference
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.predictive.base import reaches
-from dsgmcmc.posterior.exposure import Rated
 from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.posterior.lists.liked import liked_from
 from dsgmcmc.posterior.lists.ranking import Ranking, positions_in_lists, recommend
+from dsgmcmc.posterior.rated import Rated, read_rated
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.settings import By
 from dsgmcmc.ratings.file import Ratings
@@ -67,8 +67,8 @@ def evaluate(
 ) -> dict[str, Any]:
     """Compare rankings on the test ratings: by the rules of `recommend`, and by popularity.
 
-    The rule `exposure` is EASE^R (`dsgmcmc.posterior.exposure`), which uses only which user rated
-    which item.
+    The rule `exposure` is EASE^R (`dsgmcmc.posterior.lists.exposure`), which uses only which user
+    rated which item.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ def evaluate(
         If no test rating is liked.
     """
     if rated is None:
-        rated = run.rated()
+        rated = read_rated(run)
     if liked is None:
         liked = liked_from(run)
     chosen = reaches(predict_test(run).least, liked)

@@ -18,7 +18,6 @@ from dsgmcmc.posterior.cells.evaluate import evaluate_ratings, refuse_clicks
 from dsgmcmc.posterior.cells.evaluate_file import read_rated_file
 from dsgmcmc.posterior.cells.predict import Predictor
 from dsgmcmc.posterior.draws import ENTITIES
-from dsgmcmc.posterior.exposure import Rated
 from dsgmcmc.posterior.files import copy_files, files_of, unpack
 from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.posterior.index import refuse_unknown, unknown_names
@@ -44,6 +43,7 @@ from dsgmcmc.posterior.matrix.complete import (
 from dsgmcmc.posterior.matrix.known import KnownCells
 from dsgmcmc.posterior.matrix.target import TrainingData, other_matrix, training_matrix
 from dsgmcmc.posterior.matrix.three_way import CellCompletion
+from dsgmcmc.posterior.rated import Rated, read_rated
 from dsgmcmc.posterior.rows.added import FoldIn, fold_in, fold_in_parts, index_with
 from dsgmcmc.posterior.rows.columns import form_of_new, form_of_run, frame_of_parts, pairs_of
 from dsgmcmc.posterior.rows.new_ratings import NewRatings, bounds_of, observed_of, read_new
@@ -713,7 +713,7 @@ class FittedModel:
         if include_rated and by not in PATTERN_RULES:
             return None
         if self._rated is None:
-            self._rated = self._fitted().rated(self._data)
+            self._rated = read_rated(self._fitted(), self._data)
         return self._rated
 
     @renewing

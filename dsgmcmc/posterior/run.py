@@ -32,7 +32,6 @@ from dsgmcmc.model.parts.base import FileFacts
 from dsgmcmc.model.quantity import THETA, Quantity
 from dsgmcmc.posterior.draw_batch import DrawBatch
 from dsgmcmc.posterior.draws import ENTITIES, Draw, PosteriorMoments
-from dsgmcmc.posterior.exposure import Exposure, Rated
 from dsgmcmc.posterior.index import Index, Vocabulary
 from dsgmcmc.posterior.progress import LiveProgress, newest_states, unfinished
 from dsgmcmc.ratings.file import Ratings
@@ -106,10 +105,8 @@ class Run:
         self._kept: dict[int, Draw] = {}  # draws that `_stack` has, by position in `draws`
         self._last: _OtherDraw | None = None  # a draw that it has not
         self._counts: dict[str, Int64] = {}
-        #: Bounds of scores that rankings have used (`dsgmcmc.posterior.lists.screen`).
-        self.screens: dict[Any, Any] = {}
-        #: Metrics of similarity that have been used (`dsgmcmc.posterior.lists.similar`).
-        self.metrics: dict[Any, Any] = {}
+        #: What rankings have computed for the run, by what it is (`dsgmcmc.posterior.lists`).
+        self.kept: dict[Any, Any] = {}
 
     def __repr__(self) -> str:
         config = self.config
@@ -544,61 +541,7 @@ class Run:
                 expected["draw", factor, quantity.name] = (draws, *shape)
             _compare(snapshot, expected, axis=1)
 
-    # ------------------------------------------------------------------ exposure and ratings
-
-    @property
-    def exposure_file(self) -> Path:
-        """File of the exposure; the first ranking writes it."""
-        return self.directory.exposure_file(str(self.facts["data_hash"]))
-
-    @cached_property
-    def exposure(self) -> Exposure:
-        """Exposure of users to items, opened in `exposure_file`.
-
-        If there is no such file, it is estimated from the ratings and written there.
-
-        Raises
-        ------
-        InputError
-            As for `open_ratings`, if the file is missing.
-        """
-        exposure = Exposure.read(self.exposure_file, self._shares())
-        if exposure is None:
-            return self._estimate_exposure()
-        return exposure
-
-    def exposures(self, rated: Sequence[Int32]) -> Float32:
-        """Return exposures, (users, items); `rated` has the items that each user rated.
-
-        A damaged file is replaced. Raises InputError as `exposure`.
-        """
-        try:
-            return self.exposure.scores(rated)
-        except InputError:
-            if self.exposure.file is None:
-                raise
-            self.exposure = self._estimate_exposure()
-            return self.exposure.scores(rated)
-
-    def _estimate_exposure(self) -> Exposure:
-        """Estimate the exposure from the ratings, and write it to its file."""
-        exposure = Exposure.of_ratings(self.rated(), self._shares())
-        exposure.write(self.exposure_file)
-        return exposure
-
-    def _shares(self) -> Float64:
-        """Share of the users who rated each item in training, (items,)."""
-        if self.facts.get("replicates"):
-            return np.asarray(self.rated().pattern.getnnz(axis=0) / len(self.users))
-        return self.counts("item") / len(self.users)
-
-    def rated(self, data: Path | None = None, users: Int32 | None = None) -> Rated:
-        """Read which items each user rated in training.
-
-        Parameters are as for `open_ratings` and `Rated`.
-        """
-        with self.open_ratings(data) as ratings:
-            return Rated(ratings, users)
+    # ------------------------------------------------------------------ what others ask
 
     def need_draws(self) -> None:
         """Raise InputError if there are no saved draws, which predictions need."""

@@ -22,10 +22,11 @@ from dsgmcmc.model.likelihoods.limits import resolution_of
 from dsgmcmc.model.likelihoods.ordinal.ordinal import recognised_levels
 from dsgmcmc.model.predictive.base import SMALLEST
 from dsgmcmc.posterior.draws import ENTITIES
-from dsgmcmc.posterior.exposure import Exposure, Rated
 from dsgmcmc.posterior.heldout import predict_test
+from dsgmcmc.posterior.lists.exposure import Exposure, keep_exposure
 from dsgmcmc.posterior.lists.liked import liked_from
 from dsgmcmc.posterior.lists.ranking import Ranking
+from dsgmcmc.posterior.rated import Rated
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.ratings.file import Ratings
 from dsgmcmc.ratings.format import Directions
@@ -167,7 +168,7 @@ def ranking_scores(run: Run, rated: Rated, max_users: int = ranking.MAX_USERS) -
 
     Items are ranked by the default rule, ``likely``, with the exposure estimated from `rated`.
     """
-    run.exposure = Exposure.of_ratings(rated, run.counts("item") / len(run.users))
+    keep_exposure(run, Exposure.of_ratings(rated, run.counts("item") / len(run.users)))
     is_liked = predict_test(run).least >= liked_from(run)
     test_users, test_items = run.test_pairs()
     users_who_like = test_users[is_liked]

@@ -43,8 +43,8 @@ from dsgmcmc.model.likelihoods import Levels
 from dsgmcmc.parallel.alone import Comm
 from dsgmcmc.parallel.comm import on_root
 from dsgmcmc.parallel.signals import Signals
-from dsgmcmc.posterior.exposure import Rated
 from dsgmcmc.posterior.heldout import predict_test
+from dsgmcmc.posterior.rated import Rated
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.prepare.not_rated import find_codes
 from dsgmcmc.ratings.directions import Arrangement, arrangements_of

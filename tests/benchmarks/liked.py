@@ -24,6 +24,7 @@ from dsgmcmc.model.likelihoods.limits import top_of
 from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.posterior.lists.liked import liked_from
 from dsgmcmc.posterior.lists.ranking import Ranking
+from dsgmcmc.posterior.rated import read_rated
 from dsgmcmc.posterior.run import Run
 
 SHARES = (0.5, 0.33, 0.25, 0.1)
@@ -48,7 +49,7 @@ def measure(name: str, data: Path, *options: str) -> None:
     ]
     cells = []
     for ranking in (*(Ranking(at_least=float(bound)) for bound in bounds), Ranking(by="exposure")):
-        quality = measures(users, recommended(run, users, ranking, run.rated()), *liked)
+        quality = measures(users, recommended(run, users, ranking, read_rated(run)), *liked)
         cells.append(f"{quality['recall'].mean():.3f}, {quality['ndcg'].mean():.3f}")
     say(name, f"{bounds[1]:.4g}", *cells)
 

@@ -14,6 +14,7 @@ from dsgmcmc.posterior.cells.evaluate import evaluate_ratings, refuse_clicks
 from dsgmcmc.posterior.cells.predict import Predictor
 from dsgmcmc.posterior.draws import ENTITIES
 from dsgmcmc.posterior.index import refuse_unknown_in
+from dsgmcmc.posterior.rated import read_rated
 from dsgmcmc.posterior.rows.columns import columns_of_file
 from dsgmcmc.posterior.rows.new_ratings import observed_of, with_clicks
 from dsgmcmc.posterior.run import Run
@@ -99,7 +100,7 @@ def _count_trained(run: Run, data: Path | None, users: Int32, items: Int32) -> i
     Raises InputError as `Run.open_ratings` if `data` is given.
     """
     try:
-        return run.rated(data, users).count(users, items)
+        return read_rated(run, data, users).count(users, items)
     except InputError:
         if data is not None:
             raise

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from dsgmcmc.posterior.exposure import Rated
 from dsgmcmc.posterior.lists.ranking import Columns, Ranking, recommendations
+from dsgmcmc.posterior.rated import Rated
 from dsgmcmc.posterior.run import Run
 
 

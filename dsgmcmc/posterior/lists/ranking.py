@@ -3,9 +3,9 @@ r"""Rankings: recommended items by several rules.
 A rule gives every item a score for a user.
 
 - ``likely`` (default): items that the user will rate *and* like, e_ij P(r_ij >= bound): the
-  exposure e_ij of `dsgmcmc.posterior.exposure` times the probability that the rating r_ij is at
-  least the bound, by default `dsgmcmc.posterior.lists.liked.liked_from`. Models of clicks have e_ij
-  times the expected value. Logarithms are compared, so that tiny probabilities are no ties.
+  exposure e_ij of `dsgmcmc.posterior.lists.exposure` times the probability that the rating r_ij is
+  at least the bound, by default `dsgmcmc.posterior.lists.liked.liked_from`. Models of clicks have
+  e_ij times the expected value. Logarithms are compared, so that tiny probabilities are no ties.
 - ``exposure``: e_ij
 
 The other rules use the predictor x = mu + a_i + b_j + W_i . H_j, without the noise of a rating; for
@@ -34,10 +34,11 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.candidates import find_candidates
 from dsgmcmc.model.predictive.base import TINY, Predictive
 from dsgmcmc.posterior.cells.predict import Predictor
-from dsgmcmc.posterior.exposure import Rated
 from dsgmcmc.posterior.index import unknown_names
+from dsgmcmc.posterior.lists.exposure import exposures
 from dsgmcmc.posterior.lists.liked import liked_from
 from dsgmcmc.posterior.lists.screen import Bounds, Screen
+from dsgmcmc.posterior.rated import Rated
 from dsgmcmc.posterior.rows.added import FoldIn
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.settings import PredictOptions, RankingOptions
@@ -294,7 +295,7 @@ def _log_exposures(run: Run, ranking: Ranking, rated: Sequence[Int32]) -> Array:
     are not recommended. `rated` has the items that each user rated.
     """
     if ranking.by in PATTERN_RULES:
-        exposure = run.exposures(rated)
+        exposure = exposures(run, rated)
         added: Array = np.log(np.maximum(exposure, TINY, dtype=np.float64))
     else:
         added = np.zeros((len(rated), len(run.items)), np.float32)

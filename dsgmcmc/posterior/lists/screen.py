@@ -333,10 +333,10 @@ class Screen:
         """
         if run.has_effects or Stack.nbytes(run) > STACK_BYTES:
             return None
-        key = (at_least, sds)
-        if key not in run.screens:
-            run.screens[key] = cls._create(run, at_least=at_least, sds=sds)
-        screen: Screen | None = run.screens[key]
+        key = (cls, at_least, sds)
+        if key not in run.kept:
+            run.kept[key] = cls._create(run, at_least=at_least, sds=sds)
+        screen: Screen | None = run.kept[key]
         return screen
 
     @classmethod

@@ -58,8 +58,8 @@ def similarities(run: Run, entity: str, row: int) -> Float32:
 
 def _metric(run: Run, entity: str, position: int) -> Metric:
     """Return the metric of users (or items) at a saved draw; a run keeps those it has used."""
-    key = (entity, position)
-    if key not in run.metrics:
+    key = (Metric, entity, position)
+    if key not in run.kept:
         rank = run.config.rank
         theta = run.draw(position).theta
         covariance = np.cov(theta[OTHER[entity]][:, :rank], rowvar=False)
@@ -67,8 +67,8 @@ def _metric(run: Run, entity: str, position: int) -> Metric:
         rows = theta[entity][:, :rank]
         squares = ((rows @ matrix) * rows).sum(axis=1)
         lengths = np.sqrt(np.maximum(squares, np.finfo(np.float32).tiny))
-        run.metrics[key] = Metric(matrix, lengths)
-    metric: Metric = run.metrics[key]
+        run.kept[key] = Metric(matrix, lengths)
+    metric: Metric = run.kept[key]
     return metric
 
 

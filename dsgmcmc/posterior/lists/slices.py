@@ -16,10 +16,10 @@ import numpy as np
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.draws import ENTITIES
-from dsgmcmc.posterior.exposure import Rated
 from dsgmcmc.posterior.index import Vocabulary, refuse_unknown, split_labelled
 from dsgmcmc.posterior.lists.pairs import merged
 from dsgmcmc.posterior.lists.ranking import Columns, Ranking, recommendations
+from dsgmcmc.posterior.rated import Rated
 from dsgmcmc.posterior.rows.added import FoldIn, fold_in_parts, index_with
 from dsgmcmc.posterior.rows.new_ratings import NewRatings
 from dsgmcmc.posterior.run import Run

@@ -13,8 +13,8 @@ from dsgmcmc.diagnostics.report import write_report
 from dsgmcmc.diagnostics.summary import describe_run
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.cells.predict import Predictor
-from dsgmcmc.posterior.exposure import Rated
 from dsgmcmc.posterior.index import Vocabulary
+from dsgmcmc.posterior.rated import Rated
 from dsgmcmc.posterior.rows.added import FoldIn, RatingsOfRows
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.settings import PredictOptions

@@ -17,6 +17,7 @@ from dsgmcmc.posterior.cells.predict import Predictor
 from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.posterior.lists.liked import liked_from
 from dsgmcmc.posterior.lists.ranking import Ranking, recommend
+from dsgmcmc.posterior.rated import read_rated
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.settings import PredictOptions
 
@@ -44,7 +45,7 @@ def test_rules_of_a_run(tmp_path, users, items):
     """
     sampled = make_run(tmp_path, users=users, items=items)
     run = sampled.open()
-    rated = run.rated()
+    rated = read_rated(run)
     result = evaluate(run, rated, at=4, liked=4.0)
     test_users, test_items = run.test_pairs()
     predict = Predictor(run, PredictOptions(of_mean=True))
@@ -77,7 +78,7 @@ def test_differences_are_by_user(tmp_path):
     error.
     """
     run = make_run(tmp_path, users=40, items=30).open()
-    rated = run.rated()
+    rated = read_rated(run)
     result = evaluate(run, rated, at=5, liked=3.5, users=9)
     assert (result["users"], result["at"]) == (9, 5)
     test_users, test_items = run.test_pairs()

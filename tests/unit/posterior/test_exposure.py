@@ -5,7 +5,16 @@ import pytest
 from runs import Made, make_run
 from scipy.sparse import csr_matrix
 
-from dsgmcmc.posterior.exposure import FLOOR, PENALTY, POWER, Exposure, Rated
+from dsgmcmc.posterior.lists.exposure import (
+    FLOOR,
+    PENALTY,
+    POWER,
+    Exposure,
+    exposure_file,
+    exposure_of,
+    exposures,
+)
+from dsgmcmc.posterior.rated import Rated
 
 
 class Pattern(Rated):
@@ -28,7 +37,7 @@ def test_every_item_is_regressed_on_all_others(monkeypatch: pytest.MonkeyPatch, 
     pattern = (rng.random((300, 25)) < np.where(taste, 0.5, 0.05) * np.linspace(0, 1, 25)).astype(
         float
     )
-    monkeypatch.setattr("dsgmcmc.posterior.exposure.MAX_ITEMS", most)
+    monkeypatch.setattr("dsgmcmc.posterior.lists.exposure.MAX_ITEMS", most)
     some = np.sort(np.argsort(-pattern.mean(axis=0), kind="stable")[:most])
     scores = np.zeros((301, 25))
     for j in some:
@@ -52,12 +61,12 @@ def finished(tmp_path) -> Made:
 @pytest.mark.parametrize("damaged", [b"", b"abc", "half", "a bit", "narrower", "float64"])
 def test_the_run_keeps_it_and_replaces_a_file_that_does_not_fit(finished, damaged):
     """The file of exposure serves without the ratings file, and a damaged one is replaced."""
-    first = finished.open().exposure
-    path = finished.open().exposure_file
+    first = exposure_of(finished.open())
+    path = exposure_file(finished.open())
     numbers = np.load(path)
     away = finished.data.rename(finished.data.with_suffix(".away"))
     rated = [np.int32([3, 1]), np.int32([]), np.int32([3, 17])]
-    np.testing.assert_array_equal(finished.open().exposure.scores(rated), first.scores(rated))
+    np.testing.assert_array_equal(exposure_of(finished.open()).scores(rated), first.scores(rated))
     away.rename(finished.data)
     if damaged in ("narrower", "float64"):
         np.save(path, numbers[:-1] if damaged == "narrower" else numbers.astype(np.float64))
@@ -67,6 +76,6 @@ def test_the_run_keeps_it_and_replaces_a_file_that_does_not_fit(finished, damage
         path.write_bytes({"half": content[:100], "a bit": content}.get(damaged, damaged))
     everything = [np.arange(len(first.shares), dtype=np.int32)]
     run = finished.open()
-    np.testing.assert_array_equal(run.exposures(everything), first.scores(everything))
-    np.testing.assert_array_equal(run.exposure.weights, first.weights)
+    np.testing.assert_array_equal(exposures(run, everything), first.scores(everything))
+    np.testing.assert_array_equal(exposure_of(run).weights, first.weights)
     np.testing.assert_array_equal(np.load(path), numbers)

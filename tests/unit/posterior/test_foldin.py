@@ -9,6 +9,7 @@ from runs import given_ratings, make_run
 from dsgmcmc.posterior.cells.predict import Predictor
 from dsgmcmc.posterior.draws import ENTITIES, OTHER
 from dsgmcmc.posterior.index import Vocabulary
+from dsgmcmc.posterior.lists.exposure import exposures
 from dsgmcmc.posterior.lists.ranking import Ranking, Scorer, _can_be_screened, recommend
 from dsgmcmc.posterior.rows.added import FoldIn, RatingsOfRows, fold_in, training_ratings
 from dsgmcmc.posterior.rows.new_ratings import NewRatings
@@ -127,7 +128,7 @@ def test_new_users_get_the_best_of_all_items(tmp_path):
     scorer = Scorer(run, ranking, folded)
     assert _can_be_screened(scorer, users)
     rated = [folded.rated(row) for row in range(2)]
-    scores = scorer.scores(users, 0) + np.log(run.exposures(rated))
+    scores = scorer.scores(users, 0) + np.log(exposures(run, rated))
     for row, items in zip(scores, rated, strict=True):
         row[items] = -np.inf
     best = np.argsort(-scores, axis=1, kind="stable")[:, :4]

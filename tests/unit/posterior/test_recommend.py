@@ -11,8 +11,8 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.cells.predict import Predictor
 from dsgmcmc.posterior.cells.predictors import Predictors
 from dsgmcmc.posterior.draws import OTHER
-from dsgmcmc.posterior.exposure import Rated
 from dsgmcmc.posterior.index import Vocabulary, item_titles
+from dsgmcmc.posterior.lists.exposure import exposure_of
 from dsgmcmc.posterior.lists.ranking import (
     Ranking,
     _best,
@@ -20,7 +20,8 @@ from dsgmcmc.posterior.lists.ranking import (
     recommend,
     recommendations,
 )
-from dsgmcmc.posterior.lists.similar import similar, similarities
+from dsgmcmc.posterior.lists.similar import Metric, similar, similarities
+from dsgmcmc.posterior.rated import Rated, read_rated
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.settings import PredictOptions
 
@@ -52,7 +53,7 @@ def test_the_best_of_all_that_was_not_rated(finished, by, sign):
     """The best items are those by predicting and sorting all items that were not rated."""
     run = finished.run
     users = np.arange(len(run.users), dtype=np.int32)
-    rated = run.rated()
+    rated = read_rated(run)
     predictor = Predictor(run, PredictOptions(of_mean=True))
     theirs = rated_by(finished, run)
     best = table(run, users, Ranking(top=4, by=by, z=2.0), rated)
@@ -109,11 +110,11 @@ def test_thompson_sampling_is_by_one_draw(finished):
 def test_likely_is_exposure_times_the_probability_to_like(finished):
     """The default rule is this product; the exposure of known users needs the ratings file."""
     run = finished.run
-    rated = run.rated()
+    rated = read_rated(run)
     theirs = rated_by(finished, run)
     n = len(run.items)
     for user in (0, 5):
-        exposure = run.exposure.scores([np.int32(sorted(theirs[user]))])[0]
+        exposure = exposure_of(run).scores([np.int32(sorted(theirs[user]))])[0]
         ((_, items, score),) = recommend(run, np.int32([user]), Ranking(top=n, at_least=4.0), rated)
         ((_, again, liked),) = recommend(
             run, np.int32([user]), Ranking(top=n, by="mean", at_least=4.0), rated
@@ -219,7 +220,7 @@ def test_similarity_is_the_correlation_of_predictions(finished, entity):
             by_draw[number], np.corrcoef(predicted, rowvar=False)[row], atol=1e-4
         )
     best = similar(run, entity, run.vocabulary(entity).ids[row], n=5)
-    assert {(entity, number) for number in range(len(run.draws))} <= set(run.metrics)  # kept
+    assert {(Metric, entity, number) for number in range(len(run.draws))} <= set(run.kept)  # kept
     mean = run.draw_weights @ by_draw
     mean[row] = -np.inf
     order = np.argsort(-mean)[:5]

@@ -9,7 +9,9 @@ from measurements import write_measured
 from dsgmcmc.config.run import build
 from dsgmcmc.errors import InputError
 from dsgmcmc.parallel.alone import Alone
+from dsgmcmc.posterior.lists.exposure import exposure_of
 from dsgmcmc.posterior.matrix.known import KnownCells
+from dsgmcmc.posterior.rated import read_rated
 from dsgmcmc.posterior.rows.added import fold_in
 from dsgmcmc.posterior.rows.new_ratings import NewRatings
 from dsgmcmc.posterior.run import Run
@@ -59,12 +61,12 @@ def test_a_new_user_has_all_measurements_of_a_pair(run: Run) -> None:
 
 def test_a_pair_is_seen_once(run: Run) -> None:
     """Recommendations leave out an item once, and shares of users are shares."""
-    rated = run.rated()
+    rated = read_rated(run)
     assert rated.pattern.max() == 1
     for user in range(len(run.users)):
         items = rated.items_of(user)
         assert len(set(items.tolist())) == len(items)
-    assert run.exposure.shares.max() <= 1
+    assert exposure_of(run).shares.max() <= 1
 
 
 def test_clicks_are_refused(run: Run, tmp_path: Path) -> None:

@@ -11,7 +11,9 @@ from scipy.stats import t as student
 
 from dsgmcmc.posterior.draws import Draw
 from dsgmcmc.posterior.lists import screen
+from dsgmcmc.posterior.lists.exposure import exposure_of
 from dsgmcmc.posterior.lists.ranking import Ranking, Scorer, recommend
+from dsgmcmc.posterior.rated import read_rated
 from dsgmcmc.posterior.run import Run
 
 CASES: dict[str, dict[str, Any]] = {
@@ -52,8 +54,8 @@ def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     for batch in run.batches(range(len(run.draws))):
         scales = batch.inverse_scale["item"]
         scales[:, second] = scales[:, first]
-    run.exposure.shares[second] = run.exposure.shares[first]
-    weights = run.exposure.weights
+    exposure_of(run).shares[second] = exposure_of(run).shares[first]
+    weights = exposure_of(run).weights
     weights[:, second] = weights[:, first]
     return run
 
@@ -163,11 +165,11 @@ def test_lists_are_those_of_plain_scores(
     monkeypatch.setattr("dsgmcmc.posterior.lists.ranking._SHARE", share)
     scorer = Scorer(run, ranking, None)
     expected = plain_scores(run, scorer)
-    rated = run.rated()
+    rated = read_rated(run)
     everyone = np.arange(len(run.users), dtype=np.int32)
     if ranking.by == "likely":
         expected += np.log(
-            run.exposure.scores([rated.items_of(user) for user in everyone.tolist()])
+            exposure_of(run).scores([rated.items_of(user) for user in everyone.tolist()])
         )
     ((users, items, scores),) = recommend(run, everyone, ranking, rated)
     for user in everyone.tolist():

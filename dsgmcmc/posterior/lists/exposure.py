@@ -25,12 +25,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.row_sums import sum_rows
-from dsgmcmc.ratings.file import Ratings
+from dsgmcmc.posterior.rated import Rated, read_rated
+from dsgmcmc.posterior.run import Run
 from dsgmcmc.storage.checked_rows import CheckedRows, write_rows
 from dsgmcmc.types import Float32, Float64, Int32, Int64
 
@@ -42,58 +43,6 @@ PENALTY = 500.0
 #: to popular items.
 FLOOR = 0.01
 POWER = 1.5
-
-
-class Rated:
-    """Items that each user rated in training.
-
-    Parameters
-    ----------
-    ratings : Ratings
-        Open ratings file of the run.
-    users : (n,) int32, optional
-        Rows of the users that will be needed; default all.
-    """
-
-    def __init__(self, ratings: Ratings, users: Int32 | None = None) -> None:
-        self._first = 0
-        stop = ratings.n_rows
-        if users is not None and len(users) and not ratings.orientation.transposed:
-            self._first = int(users.min())
-            stop = int(users.max()) + 1
-        slab = ratings.slab("train", self._first, stop)
-        self._shape = (stop - self._first, ratings.n_cols)
-        self._indptr = slab.indptr
-        self._items = slab.indices
-        if ratings.replicates or ratings.orientation.transposed:
-            pattern = self.pattern
-            if ratings.replicates:  # a pair counts once
-                pattern.sum_duplicates()
-                pattern.data[:] = 1.0
-            if ratings.orientation.transposed:
-                pattern = pattern.T.tocsr()
-            self.pattern = pattern
-            self._indptr = pattern.indptr
-            self._items = pattern.indices
-
-    @cached_property
-    def pattern(self) -> Any:
-        """Ones for the ratings of the users that were read, (users, items) sparse matrix.
-
-        These are all users if `users` are not given, or the file is transposed.
-        """
-        from scipy.sparse import csr_matrix  # slow to import
-
-        return csr_matrix((np.ones(len(self._items)), self._items, self._indptr), self._shape)
-
-    def items_of(self, user: int) -> Int32:
-        """Return the rows of the items that a user rated."""
-        start, stop = self._indptr[user - self._first :][:2]
-        return self._items[start:stop]
-
-    def count(self, users: Int32, items: Int32) -> int:
-        """Return how many pairs of rows, (n,) each, training has."""
-        return int(self.pattern[users - self._first, items].sum())
 
 
 @dataclass(frozen=True)
@@ -177,3 +126,62 @@ class Exposure:
 def _regressed(shares: Float64) -> Int32:
     """Return the items with the most ratings, which take part in the regressions, ascending."""
     return np.sort(np.argsort(-shares, kind="stable")[:MAX_ITEMS]).astype(np.int32)
+
+
+# ---------------------------------------------------------------------- of runs
+
+
+def exposure_file(run: Run) -> Path:
+    """Return the file of a run's exposure; the first ranking writes it."""
+    return run.directory.exposure_file(str(run.facts["data_hash"]))
+
+
+def exposure_of(run: Run) -> Exposure:
+    """Return the exposure of users to items, opened in `exposure_file`; a run keeps it.
+
+    If there is no such file, it is estimated from the ratings and written there.
+
+    Raises
+    ------
+    InputError
+        As for `Run.open_ratings`, if the file is missing.
+    """
+    if Exposure not in run.kept:
+        found = Exposure.read(exposure_file(run), _shares(run))
+        keep_exposure(run, found or _estimate(run))
+    exposure: Exposure = run.kept[Exposure]
+    return exposure
+
+
+def keep_exposure(run: Run, exposure: Exposure) -> None:
+    """Let a run rank by this exposure, whatever its file has."""
+    run.kept[Exposure] = exposure
+
+
+def exposures(run: Run, rated: Sequence[Int32]) -> Float32:
+    """Return exposures, (users, items); `rated` has the items that each user rated.
+
+    A damaged file is replaced. Raises InputError as `exposure_of`.
+    """
+    exposure = exposure_of(run)
+    try:
+        return exposure.scores(rated)
+    except InputError:
+        if exposure.file is None:
+            raise
+        keep_exposure(run, _estimate(run))
+        return exposure_of(run).scores(rated)
+
+
+def _estimate(run: Run) -> Exposure:
+    """Estimate the exposure from the ratings, and write it to its file."""
+    exposure = Exposure.of_ratings(read_rated(run), _shares(run))
+    exposure.write(exposure_file(run))
+    return exposure
+
+
+def _shares(run: Run) -> Float64:
+    """Share of the users who rated each item in training, (items,)."""
+    if run.facts.get("replicates"):
+        return np.asarray(read_rated(run).pattern.getnnz(axis=0) / len(run.users))
+    return run.counts("item") / len(run.users)
