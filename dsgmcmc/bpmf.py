@@ -30,9 +30,9 @@ from dsgmcmc.input.sources.labelled import refuse_first_line, refuse_unstored, r
 from dsgmcmc.parallel.alone import Alone
 from dsgmcmc.parallel.comm import on_root
 from dsgmcmc.parallel.mpirun import number_of_processes, run_sample
+from dsgmcmc.posterior.cells.fitted_rows import open_rows
 from dsgmcmc.posterior.fitted import FittedModel, for_users
 from dsgmcmc.posterior.matrix.target import TrainingData
-from dsgmcmc.posterior.run import Run
 from dsgmcmc.prepare.prepare import Summary, prepare_ratings
 from dsgmcmc.prepare.settings import Duplicates, PrepareSettings
 from dsgmcmc.prepare.summary import DataReading
@@ -416,7 +416,7 @@ class BPMF(Estimator, FittedModel):
         self._training = self._training_data(X, y)
         self._library = library_of(X)
         self.data_ = self._reading
-        self._adopt(Run(out))
+        self._adopt(open_rows(out))
         if self.comm is None or self.comm.rank == 0:
             self._warn_of_run()
         return self
@@ -779,8 +779,8 @@ class BPMF(Estimator, FittedModel):
         InputError
             If `run` is not a run on ratings, or has no posterior yet.
         """
-        opened = Run(run)
-        config = opened.config
+        opened = open_rows(run, data)
+        config = opened.run.config
         model = cls(
             rank=config.rank,
             iterations=config.iterations,
@@ -791,7 +791,7 @@ class BPMF(Estimator, FittedModel):
             out=run,
             warm_start=True,
         )
-        return model._adopt(opened, data)
+        return model._adopt(opened)
 
     def _settings(self) -> dict[str, Any]:
         """Return the settings of the run by name.

@@ -103,9 +103,9 @@ class BPMFScorer(Component[ItemList], Trainable):
         if known.any():
             scores[known] = self._scores(model, user, ids[known])
         if not known.all() and self.config.by not in PATTERN_RULES:
-            scorer = Scorer(
-                model.run_, Ranking(by=self.config.by), model._newcomers, np.array([-1], np.int32)
-            )
+            newcomers = model._rows.newcomers
+            ranking = Ranking(by=self.config.by)
+            scorer = Scorer(model.run_, ranking, newcomers, np.array([-1], np.int32))
             scores[~known] = scorer.scores(scorer.predictor.index_of("user", [user]), 0)[0]
         return ItemList(items, scores=scores)
 

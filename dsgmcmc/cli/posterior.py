@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,11 +17,9 @@ from dsgmcmc.terminal import say, say_json, show_table
 
 if TYPE_CHECKING:
     from dsgmcmc.posterior.lists.ranking import Ranking
-    from dsgmcmc.posterior.rated import Rated
-    from dsgmcmc.posterior.rows.added import FoldIn
+    from dsgmcmc.posterior.lists.request import ListBlock
     from dsgmcmc.posterior.run import Run
-    from dsgmcmc.posterior.settings import EvaluateSettings, PredictSettings, RecommendSettings
-    from dsgmcmc.types import Int32, Mask
+    from dsgmcmc.posterior.settings import EvaluateSettings, PredictSettings
 
 OutOption = Annotated[
     Path | None,
@@ -171,13 +169,11 @@ def recommend(
       dsgmcmc recommend run --pairs --by sd --top 50
       dsgmcmc recommend run --user 42 --items ml-1m/movies.dat --matching 'Comedy|Drama'
     """
-    from dsgmcmc.posterior.index import item_titles
+    from dsgmcmc.posterior.cells.fitted_rows import open_rows
     from dsgmcmc.posterior.lists.exposure import exposure_file
-    from dsgmcmc.posterior.lists.liked import warn_of_few
-    from dsgmcmc.posterior.lists.pairs import best_pairs
-    from dsgmcmc.posterior.lists.ranking import PATTERN_RULES, Ranking, recommendations
-    from dsgmcmc.posterior.run import Run
-    from dsgmcmc.posterior.settings import RankingOptions, RecommendSettings
+    from dsgmcmc.posterior.lists.ranking import PATTERN_RULES
+    from dsgmcmc.posterior.lists.request import Request, lists
+    from dsgmcmc.posterior.settings import RecommendSettings
 
     settings = RecommendSettings.from_settings(options)
     is_printed = out is None and not as_json
@@ -186,91 +182,56 @@ def recommend(
         from dsgmcmc.tables.written import output_format, write_blocks  # loads DuckDB
 
         output_format(out)
-    opened = Run(run)
-    titles = None
-    if settings.items is not None:
-        titles = item_titles(opened.items, settings.items)
-    allowed, notes = _allowed_items(opened, settings)
-    if settings.matching is not None:
-        matched = _matching_items(opened, settings.items, settings.matching)
-        allowed = matched if allowed is None else allowed & matched
-    chosen = settings.model_dump(include=set(RankingOptions.model_fields))
-    ranking = Ranking(**chosen, among=allowed)
-    for note in (*notes, *warn_of_few(opened, ranking.by, ranking.at_least)):
-        say(f"warning: {note}", file=sys.stderr)
-    if user and opened.directions:
-        _recommend_cells(opened, user, ranking, settings, out=out, as_json=as_json)
-        return
-    users, newcomers = _chosen_users(opened, user)
-    rated = _needed_ratings(opened, ranking, settings.data, users[users < len(opened.users)])
-    if ranking.by in PATTERN_RULES and sys.stderr.isatty() and not exposure_file(opened).exists():
+    model = open_rows(run, settings.data)
+    request = Request.of_files(model.run, settings, user or None, of_pairs=pairs)
+    is_estimated = settings.by in PATTERN_RULES and not exposure_file(model.run).exists()
+    if is_estimated and sys.stderr.isatty():
         say("estimating exposure; the run directory keeps the result", file=sys.stderr)
-    blocks: Iterable[dict[str, Any]]
-    if pairs:
-        blocks = [best_pairs(opened, ranking, rated, titles)]
-    else:
-        blocks = recommendations(opened, users, ranking, rated, newcomers=newcomers, titles=titles)
+    blocks = lists(model, request, _say_warning)
     if out is not None:
-        write_blocks(blocks, out)
-    else:
-        _show_recommendations(opened, blocks, ranking, as_json=as_json, of_pairs=pairs)
-
-
-def _needed_ratings(
-    run: Run, ranking: Ranking, data: Path | None, users: Int32 | None = None
-) -> Rated | None:
-    """Return the items that some users rated (default all), if a ranking needs them."""
-    from dsgmcmc.posterior.lists.ranking import PATTERN_RULES
-    from dsgmcmc.posterior.rated import read_rated
-
-    if ranking.include_rated and ranking.by not in PATTERN_RULES:
-        return None
-    return read_rated(run, data, users)
-
-
-def _recommend_cells(
-    run: Run,
-    names: list[str],
-    ranking: Ranking,
-    settings: RecommendSettings,
-    *,
-    out: Path | None,
-    as_json: bool,
-) -> None:
-    """Recommend cells of slices of a table of three directions, as `recommend` does."""
-    from dsgmcmc.posterior.index import item_titles
-    from dsgmcmc.posterior.lists.slices import Slices
-
-    slices = Slices(run)
-    titles = None
-    if settings.items is not None:
-        titles = item_titles(run.items, settings.items)
-    rated = _needed_ratings(run, ranking, settings.data)
-    tables = {}
-    for chosen in slices.read(names):
-        tables[str(chosen)] = slices.best_cells(slices.rows(chosen), ranking, rated, titles)
-    if out is not None:
-        from dsgmcmc.tables.written import write_blocks  # loads DuckDB
-
-        write_blocks(tables.values(), out)
+        write_blocks((block.columns for block in blocks), out)
     elif as_json:
-        say_json([line for table in tables.values() for line in _lines_of(table)])
+        say_json([line for block in blocks for line in _lines_of(block.columns)])
     else:
-        _show_cells(run, tables, ranking)
+        _show_lists(list(blocks), request.ranking, model.run.users.columns)
 
 
-def _show_cells(run: Run, tables: dict[str, dict[str, Any]], ranking: Ranking) -> None:
-    """Print the best cells of every slice as a table."""
+def _check_choice(user: list[str] | None, *, everyone: bool, pairs: bool, is_printed: bool) -> None:
+    """Raise InputError unless some users, all users or all pairs are chosen."""
+    if [bool(user), everyone, pairs].count(True) != 1:
+        raise InputError("give one of --user ID, --all and --pairs")
+    if everyone and is_printed:
+        raise InputError("--all needs --out FILE.csv or FILE.parquet (or --json)")
+
+
+def _say_warning(note: str) -> None:
+    say(f"warning: {note}", file=sys.stderr)
+
+
+def _show_lists(blocks: list[ListBlock], ranking: Ranking, user_columns: Sequence[str]) -> None:
+    """Print a table for each user, or for each list that has a heading."""
+    tables: dict[str, list[list[str]]] = {}
+    for columns, heading in blocks:
+        names = list(columns)[: list(columns).index("score")]
+        if heading is not None:
+            tables[heading] = [_row_of(line, names) for line in _lines_of(columns)]
+            continue
+        for line in _lines_of(columns):
+            title = f"user {_name(line, user_columns)}"
+            tables.setdefault(title, []).append(_row_of(line, names[len(user_columns) :]))
     headings = _headings(ranking)
-    for title, table in tables.items():
-        rows = [
-            _row_of(line, ", ".join(str(line[column]) for column in run.directions))
-            for line in _lines_of(table)
-        ]
+    for title, rows in tables.items():
         if rows:
             show_table(headings[: len(rows[0])], rows, title, left=("name",))
         else:
             say(f"{title}: nothing to recommend: every cell is rated or excluded", file=sys.stderr)
+    if not tables:
+        say("nothing to recommend: every item is rated or excluded", file=sys.stderr)
+
+
+def _name(line: dict[str, Any], columns: Sequence[str]) -> str:
+    """Return the name in a row whose parts are in these columns."""
+    return ", ".join(str(line[column]) for column in columns)
 
 
 def _lines_of(table: dict[str, Any]) -> list[dict[str, Any]]:
@@ -287,102 +248,15 @@ def _headings(ranking: Ranking) -> list[str]:
     return ["rank", ranking.score_name, *uncertainty, "ratings", "item", "name"]
 
 
-def _check_choice(user: list[str] | None, *, everyone: bool, pairs: bool, is_printed: bool) -> None:
-    """Raise InputError unless some users, all users or all pairs are chosen."""
-    if [bool(user), everyone, pairs].count(True) != 1:
-        raise InputError("give one of --user ID, --all and --pairs")
-    if everyone and is_printed:
-        raise InputError("--all needs --out FILE.csv or FILE.parquet (or --json)")
-
-
-def _allowed_items(run: Run, settings: RecommendSettings) -> tuple[Mask | None, list[str]]:
-    """Return the mask of items that two files of names allow, and notes on unknown names.
-
-    The mask is None if there is no file.
-    """
-    from dsgmcmc.input.titles import read_names
-    from dsgmcmc.posterior.lists.ranking import allowed_items
-
-    names = None if settings.candidates is None else read_names(settings.candidates)
-    excluded = None if settings.exclude is None else read_names(settings.exclude)
-    return allowed_items(run, names, excluded)
-
-
-def _matching_items(run: Run, items: Path | None, pattern: str) -> Mask:
-    """Return the mask of items whose line in the file `items` matches a regular expression."""
-    import numpy as np
-
-    from dsgmcmc.posterior.index import item_titles
-
-    if items is None:
-        raise InputError("--matching needs --items FILE, the file with the lines to match")
-    matched = np.zeros(len(run.items), bool)
-    matched[list(item_titles(run.items, items, pattern))] = True
-    return matched
-
-
-def _chosen_users(run: Run, names: list[str] | None) -> tuple[Int32, FoldIn | None]:
-    """Return the rows of users, each of them once, and those that are known by parts of names.
-
-    Without names, they are all users, in the order of their names. Raises InputError if a user is
-    unknown.
-    """
-    import numpy as np
-
-    from dsgmcmc.posterior.index import refuse_unknown
-    from dsgmcmc.posterior.rows.added import fold_in_parts, index_with
-
-    if not names:
-        return np.argsort(run.users.ids, kind="stable").astype(np.int32), None
-    typed = list(dict.fromkeys(run.users.typed(names).tolist()))
-    newcomers = fold_in_parts(run, typed)
-    rows = index_with(run.users, typed, newcomers)
-    refuse_unknown(
-        run.users, [name for name, row in zip(typed, rows.tolist(), strict=True) if row < 0]
-    )
-    return rows, newcomers
-
-
-def _show_recommendations(
-    run: Run,
-    blocks: Iterable[dict[str, Any]],
-    ranking: Ranking,
-    *,
-    as_json: bool,
-    of_pairs: bool,
-) -> None:
-    """Print recommendations as JSON, as a table for each user, or as one table of pairs."""
-    lines = [line for block in blocks for line in _lines_of(block)]
-    if as_json:
-        say_json(lines)
-        return
-    headings = _headings(ranking)
-    tables: dict[str, list[list[str]]] = {}
-    for line in lines:
-        user = ", ".join(str(line[column]) for column in run.users.columns)
-        item = ", ".join(str(line[column]) for column in run.items.columns)
-        if of_pairs:
-            item = f"{user}, {item}"
-            user = ""
-        tables.setdefault(user, []).append(_row_of(line, item))
-    for user, rows in tables.items():
-        title = f"user {user}"
-        if of_pairs:
-            title = "pairs of user and item"
-        show_table(headings[: len(rows[0])], rows, title, left=("name",))
-    if not lines:
-        say("nothing to recommend: every item is rated or excluded", file=sys.stderr)
-
-
-def _row_of(line: dict[str, Any], item: str) -> list[str]:
-    """Format a recommended item as a row of a table; the name is last, if it is known."""
+def _row_of(line: dict[str, Any], columns: Sequence[str]) -> list[str]:
+    """Format a recommended item, named by these columns, as a row of a table; its title is last."""
     row = [
         str(line["rank"]),
         f"{line['score']:.3f}",
         f"{line['sd']:.2f}",
         f"{line['q05']:.2f} to {line['q95']:.2f}",
         f"{line['ratings']:,}",
-        item,
+        _name(line, columns),
     ]
     if "item_name" in line:
         row.append(line["item_name"])
@@ -441,7 +315,7 @@ def evaluate(
     rated = read_rated(opened, settings.data)
     scores = compare_rankings(opened, rated, settings.at, settings.liked, users=users)
     for note in warn_of_few(opened, "likely", settings.liked):
-        say(f"warning: {note}", file=sys.stderr)
+        _say_warning(note)
     if as_json:
         say_json(scores)
         return

@@ -11,27 +11,21 @@ from typing import Any, Literal, ParamSpec, Self, TypeVar, overload
 import numpy as np
 
 from dsgmcmc.errors import AgreedError, InputError, not_fitted, retry_if_gone
-from dsgmcmc.input.arrays import InputForm, RatingArrays, list_names, read_pairs
+from dsgmcmc.input.arrays import InputForm, RatingArrays, read_pairs
 from dsgmcmc.input.roles import parse_columns
 from dsgmcmc.model.predictive.base import Prediction
 from dsgmcmc.posterior.cells.evaluate import evaluate_ratings, refuse_clicks
 from dsgmcmc.posterior.cells.evaluate_file import read_rated_file
+from dsgmcmc.posterior.cells.fitted_rows import FittedRows, open_rows
 from dsgmcmc.posterior.cells.predict import Predictor
 from dsgmcmc.posterior.draws import ENTITIES
 from dsgmcmc.posterior.files import copy_files, files_of, unpack
 from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.posterior.index import refuse_unknown, unknown_names
 from dsgmcmc.posterior.item_parameters import item_parameters, ratings_of_fit, user_parameters
-from dsgmcmc.posterior.lists.liked import warn_of_few
-from dsgmcmc.posterior.lists.pairs import best_pairs
-from dsgmcmc.posterior.lists.ranking import (
-    PATTERN_RULES,
-    Ranking,
-    allowed_items,
-    recommendations,
-)
+from dsgmcmc.posterior.lists.ranking import Ranking
+from dsgmcmc.posterior.lists.request import Request, joined, lists
 from dsgmcmc.posterior.lists.similar import similar
-from dsgmcmc.posterior.lists.slices import Slices
 from dsgmcmc.posterior.loadings import Loadings, loadings
 from dsgmcmc.posterior.matrix.complete import (
     Completion,
@@ -43,9 +37,8 @@ from dsgmcmc.posterior.matrix.complete import (
 from dsgmcmc.posterior.matrix.known import KnownCells
 from dsgmcmc.posterior.matrix.target import TrainingData, other_matrix, training_matrix
 from dsgmcmc.posterior.matrix.three_way import CellCompletion
-from dsgmcmc.posterior.rated import Rated, read_rated
-from dsgmcmc.posterior.rows.added import FoldIn, fold_in, fold_in_parts, index_with
-from dsgmcmc.posterior.rows.columns import form_of_new, form_of_run, frame_of_parts, pairs_of
+from dsgmcmc.posterior.rows.added import FoldIn
+from dsgmcmc.posterior.rows.columns import form_of_new, form_of_run, frame_of_parts
 from dsgmcmc.posterior.rows.new_ratings import NewRatings, bounds_of, observed_of, read_new
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.settings import By, PredictOptions
@@ -112,6 +105,7 @@ class FittedModel:
 
     _training: TrainingData = TrainingData()
     _cube: Any = None  # the DataArray of three dimensions that `fit` was given
+    _library: str | None = None  # of data frames of ratings
     clip: bool = True
     unknown: Literal["prior", "refuse"] = "prior"
     columns: str | None = None
@@ -121,23 +115,15 @@ class FittedModel:
     unstored: Literal["missing", "zero"] | None = None
 
     def __init__(self, path: str | PathLike[str], data: str | PathLike[str] | None = None) -> None:
-        self._adopt(Run(path), data)
+        self._adopt(open_rows(path, data))
 
     def __repr__(self) -> str:
         return repr(self._fitted())
 
-    def _adopt(self, run: Run, data: str | PathLike[str] | None = None) -> Self:
-        """Set the attributes of a fitted model from a run."""
-        self.run_: Run = run
-        self._data: Path | None = None
-        if data is not None:
-            self._data = Path(data)
-        self._rated: Rated | None = None
-        self._new: NewRatings | None = None
-        self._newcomers: FoldIn | None = None
-        self._predictors: dict[PredictOptions, Predictor] = {}
-        if not hasattr(self, "_library"):
-            self._library: str | None = None  # of data frames of ratings
+    def _adopt(self, rows: FittedRows) -> Self:
+        """Set the attributes of a fitted model from rows of a run."""
+        self.run_: Run = rows.run
+        self._rows: FittedRows = rows
         return self
 
     @property
@@ -218,19 +204,19 @@ class FittedModel:
 
     def _renew(self) -> None:
         """Reopen the run in its current state, and fold in the new ratings again."""
-        self.run_ = Run(self._fitted().path)
-        self._fold(self._new)
+        self._fitted()
+        self._adopt(self._rows.reopened())
 
     # ------------------------------------------------------------------ pickling
 
     def __getstate__(self) -> dict[str, Any]:
         """Return parameters, folded-in ratings, and files of the run and its ratings, by path."""
-        run_attributes = ("run_", "_predictors", "_scratch", "_rated", "_newcomers", "_new")
+        run_attributes = ("run_", "_rows", "_scratch")
         state = {name: value for name, value in vars(self).items() if name not in run_attributes}
         if hasattr(self, "run_"):
-            files = files_of(self.run_, self._data)
+            files = files_of(self.run_, self._rows.data)
             contents = {name: path.read_bytes() for name, path in files.items()}
-            state["_packed"] = (contents, self._new)
+            state["_packed"] = (contents, self._rows.new)
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -239,9 +225,8 @@ class FittedModel:
         if not contents:
             return
         scratch, run, data = unpack(contents)
-        self._adopt(run, data)
+        self._adopt(FittedRows(run, data, new))
         self._scratch = scratch
-        self._fold(new)
 
     # ------------------------------------------------------------------ predictions
 
@@ -252,24 +237,37 @@ class FittedModel:
 
     def _predictor(self, X: Any, options: PredictOptions) -> tuple[Predictor, Int32, Int32]:
         """Return a predictor, and the rows of the users and items of pairs."""
+        return self._predictor_of(self._pairs(X), options)
+
+    def _pairs(self, X: Any) -> list[Array]:
+        """Return the names of the users and of the items of pairs."""
         run = self._fitted()
-        if options not in self._predictors:
-            self._predictors[options] = Predictor(run, options, self._newcomers)
-        predictor = self._predictors[options]
-        rows = {}
         columns = self._columns()
         if run.directions:
             columns = None
-        pairs = read_pairs(X, columns, run.labels, run.directions)
-        for entity, names in zip(ENTITIES, pairs, strict=True):
-            rows[entity] = predictor.index_of(entity, names)
-            unknown = rows[entity] < 0
-            if self.unknown == "refuse":
-                refuse_unknown(run.vocabulary(entity), names[unknown])
-            if len(names) and unknown.all():
-                distinct = list(dict.fromkeys(names.tolist()))
-                warn(str(unknown_names(entity, distinct)))
-        return predictor, rows["user"], rows["item"]
+        return read_pairs(X, columns, run.labels, run.directions)
+
+    def _predictor_of(
+        self, names: list[Array], options: PredictOptions
+    ) -> tuple[Predictor, Int32, Int32]:
+        """Return a predictor, and the rows of users and items by name."""
+        predictor = self._rows.predictor(options)
+        users, items = (
+            self._known_rows(predictor, entity, of_entity)
+            for entity, of_entity in zip(ENTITIES, names, strict=True)
+        )
+        return predictor, users, items
+
+    def _known_rows(self, predictor: Predictor, entity: str, names: Array) -> Int32:
+        """Return the rows of names; unknown ones are refused, or there is a warning of them."""
+        rows = predictor.index_of(entity, names)
+        unknown = rows < 0
+        if self.unknown == "refuse":
+            refuse_unknown(self.run_.vocabulary(entity), names[unknown])
+        if len(names) and unknown.all():
+            distinct = list(dict.fromkeys(names.tolist()))
+            warn(str(unknown_names(entity, distinct)))
+        return rows
 
     @overload
     def predict(
@@ -372,6 +370,7 @@ class FittedModel:
         predictor, users, items = self._predictor(X, options)
         return predictor.probabilities(users, items).astype(np.float64)
 
+    @renewing
     def score(self, X: Any, y: Any = None) -> float:
         """Return the coefficient of determination R^2 of the predictions, as scikit-learn does.
 
@@ -383,10 +382,13 @@ class FittedModel:
         bounds = bounds_of(run, rated.columns)
         if bounds is not None:
             rated = rated.select(~known_by_bounds(bounds))
-        truth = rated.columns["rating"]
+        truth = np.asarray(rated.columns["rating"], np.float64)
         if not len(truth):
             raise InputError("no rating is exact: R^2 needs exact ratings; see evaluate")
-        residual = float(((truth - self.predict(pairs_of(rated.columns, run))) ** 2).sum())
+        names = _pairs_of(rated)
+        predictor, users, items = self._predictor_of(names, PredictOptions(clip=self.clip))
+        predicted = predictor(users, items).mean.astype(np.float64)
+        residual = float(((truth - predicted) ** 2).sum())
         total = float(((truth - truth.mean()) ** 2).sum())
         if total == 0:  # all ratings are equal
             return float(residual == 0)
@@ -413,10 +415,10 @@ class FittedModel:
         """
         run = self._fitted()
         refuse_clicks(run, "dsgmcmc.diagnostics.ranking.evaluate")
-        rated = self._read_ratings(X, y).columns
-        pairs = pairs_of(rated, run)
-        predictor, users, items = self._predictor(pairs, PredictOptions(clip=self.clip))
-        return evaluate_ratings(predictor, users, items, observed_of(run, rated))
+        rated = self._read_ratings(X, y)
+        options = PredictOptions(clip=self.clip)
+        predictor, users, items = self._predictor_of(_pairs_of(rated), options)
+        return evaluate_ratings(predictor, users, items, observed_of(run, rated.columns))
 
     # ------------------------------------------------------------------ matrices
 
@@ -497,7 +499,9 @@ class FittedModel:
         cube = X
         if cube is None:
             cube = self._cube
-        cells = CellCompletion(self._fitted(), self._newcomers, self._new, self._data, self.clip)
+        cells = CellCompletion(
+            self._fitted(), self._rows.newcomers, self._rows.new, self._rows.data, self.clip
+        )
         mean, sd = cells.complete(cube, fitted, draws)
         if cube is None:
             return self._table(mean), self._table(sd)
@@ -506,8 +510,8 @@ class FittedModel:
     def _target(self, X: Any) -> tuple[MatrixTarget, FoldIn | None]:
         """Return the matrix that is completed, and the rows that were folded in."""
         run = self._fitted()
-        cells = KnownCells(run, self._data, self._new)
-        newcomers = self._newcomers
+        cells = KnownCells(run, self._rows.data, self._rows.new)
+        rows = self._rows
         if X is None:
             matrix = training_matrix(run, self._training, cells)
         else:
@@ -516,15 +520,13 @@ class FittedModel:
             new = matrix.new_ratings(run, cells)
             if new is not None:
                 doubts = new.doubts(run)
-                if self._new is not None:
-                    new = self._new.updated(new)
-                newcomers, notes = fold_in(run, new, self._data)
-                for note in (*doubts, *notes):
+                rows = self._rows.with_new(new)
+                for note in (*doubts, *rows.notes):
                     warn(note)
-        target = matrix.target(run, newcomers)
+        target = matrix.target(run, rows.newcomers)
         self._tell_unknown("item", matrix.labels[target.items < 0])
         self._tell_unknown("user", matrix.names[target.users < 0])
-        return target, newcomers
+        return target, rows.newcomers
 
     def _tell_unknown(self, entity: str, names: Array) -> None:
         """Warn of names without ratings, or raise InputError if the model refuses them."""
@@ -601,20 +603,8 @@ class FittedModel:
         form = form_of_new(run, self._form(), X, y)
         new = NewRatings.read(run, entity, form, X=X, y=y, features=features)
         doubts = new.doubts(run)
-        if self._new is not None:
-            new = self._new.updated(new)
-        return doubts + self._fold(new)
-
-    def _fold(self, new: NewRatings | None) -> list[str]:
-        """Compute all rows with new ratings or features from the current run; return notes."""
-        newcomers = None
-        notes: list[str] = []
-        if new is not None:
-            newcomers, notes = fold_in(self._fitted(), new, self._data)
-        self._new = new
-        self._newcomers = newcomers
-        self._predictors = {}
-        return notes
+        self._adopt(self._rows.with_new(new))
+        return doubts + self._rows.notes
 
     # ------------------------------------------------------------------ rankings
 
@@ -670,9 +660,6 @@ class FittedModel:
         InputError
             If a user or every candidate is unknown, an option is invalid, or items were folded in.
         """
-        run = self._fitted()
-        parts = run.items.parts
-        among, notes = allowed_items(run, _items(candidates, parts), _items(exclude, parts))
         ranking = Ranking(
             top=n,
             by=by,
@@ -681,40 +668,13 @@ class FittedModel:
             clip=self.clip,
             at_least=at_least,
             include_rated=include_rated,
-            among=among,
         )
-        rated = self._needed_ratings(by, include_rated=include_rated)
-        for note in (*notes, *warn_of_few(run, by, at_least)):
-            warn(note)
-        if self._newcomers is not None and self._newcomers.entity == "item":
-            raise InputError(
-                "this model has folded-in items, which cannot be ranked: recommend from the run"
-                " itself"
-            )
-        if run.directions and users is not None:
-            slices = Slices(run, self._newcomers)
-            best = slices.best(users, ranking, rated, new=self._new, data=self._data)
-            return self._table(best, users)
-        if users is None:
-            names = np.sort(run.users.ids).tolist()
-        else:
-            listed = run.users.typed(list_names(users, "user", run.users.parts))
-            names = list(dict.fromkeys(listed.tolist()))
-        newcomers = fold_in_parts(run, names, self._new, self._data) or self._newcomers
-        rows = index_with(run.users, names, newcomers)
-        unknown = [name for name, row in zip(names, rows.tolist(), strict=True) if row < 0]
-        refuse_unknown(run.users, unknown)
-        blocks = list(recommendations(run, rows, ranking, rated, newcomers=newcomers))
-        columns = {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
-        return self._table(columns, users)
+        return self._lists(Request(ranking, users, candidates, exclude))
 
-    def _needed_ratings(self, by: By, *, include_rated: bool) -> Rated | None:
-        """Return the items that users rated, if a ranking needs them; they are read once."""
-        if include_rated and by not in PATTERN_RULES:
-            return None
-        if self._rated is None:
-            self._rated = read_rated(self._fitted(), self._data)
-        return self._rated
+    def _lists(self, request: Request) -> Any:
+        """Return lists as a table like the users that were given, or like the ratings."""
+        self._fitted()
+        return self._table(joined(lists(self._rows, request)), request.users)
 
     @renewing
     def recommend_pairs(
@@ -741,12 +701,6 @@ class FittedModel:
         InputError
             If an option is invalid, or users or items were folded in.
         """
-        run = self._fitted()
-        if self._newcomers is not None:
-            raise InputError("pairs are ranked for the run itself: use the model before fold_in")
-        among, notes = allowed_items(run, _items(candidates, run.items.parts), None)
-        for note in (*notes, *warn_of_few(run, by, at_least)):
-            warn(note)
         ranking = Ranking(
             top=n,
             by=by,
@@ -754,10 +708,8 @@ class FittedModel:
             clip=self.clip,
             at_least=at_least,
             include_rated=include_rated,
-            among=among,
         )
-        rated = self._needed_ratings(by, include_rated=include_rated)
-        return self._table(best_pairs(run, ranking, rated))
+        return self._lists(Request(ranking, candidates=candidates, of_pairs=True))
 
     @renewing
     def similar(self, name: Any, n: int = 10, *, kind: Literal["user", "item"] = "item") -> Any:
@@ -789,9 +741,10 @@ class FittedModel:
         InputError
             If one of them exists or cannot be written, or if ratings were folded in.
         """
-        if self._new is not None:
+        run = self._fitted()
+        if self._rows.new is not None:
             raise InputError("a run has no folded-in ratings: pickle the model, which keeps them")
-        copy_files(files_of(self._fitted(), self._data), Path(path))
+        copy_files(files_of(run, self._rows.data), Path(path))
 
     @renewing
     def loadings(self) -> Loadings:
@@ -834,7 +787,7 @@ class FittedModel:
             If ratings are not ordered levels.
         """
         run = self._fitted()
-        ratings = ratings_of_fit(run, self._data) if fit else None
+        ratings = ratings_of_fit(run, self._rows.data) if fit else None
         return item_parameters(run, ratings)
 
     @renewing
@@ -854,11 +807,9 @@ class FittedModel:
         return to_datatree(self._fitted())
 
 
-def _items(names: Names | None, parts: Sequence[str]) -> list[Any] | None:
-    """Return names of items as a list."""
-    if names is None:
-        return None
-    return list_names(names, "item", parts)
+def _pairs_of(rated: RatingArrays) -> list[Array]:
+    """Return the names of the users and of the items of ratings."""
+    return [rated.names(entity) for entity in ENTITIES]
 
 
 def open_run(path: str | PathLike[str], *, data: str | PathLike[str] | None = None) -> FittedModel:

@@ -55,6 +55,13 @@ class Rated:
 
         return csr_matrix((np.ones(len(self._items)), self._items, self._indptr), self._shape)
 
+    def has(self, users: Int32) -> bool:
+        """Return whether the ratings of all these users were read."""
+        if not len(users):
+            return True
+        stop = self._first + len(self._indptr) - 1
+        return bool(self._first <= users.min() and users.max() < stop)
+
     def items_of(self, user: int) -> Int32:
         """Return the rows of the items that a user rated."""
         start, stop = self._indptr[user - self._first :][:2]

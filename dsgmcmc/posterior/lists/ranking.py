@@ -24,7 +24,7 @@ Biometrika 25.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -42,6 +42,7 @@ from dsgmcmc.posterior.rated import Rated
 from dsgmcmc.posterior.rows.added import FoldIn
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.settings import PredictOptions, RankingOptions
+from dsgmcmc.terminal import warn
 from dsgmcmc.types import Array, Float32, Float64, Int32, Mask
 
 Columns = dict[str, Array]
@@ -430,41 +431,34 @@ def positions_in_lists(users: Array) -> Int32:
 
 
 def allowed_items(
-    run: Run, candidates: Any = None, exclude: Any = None
-) -> tuple[Mask | None, list[str]]:
-    """Return the mask (items,) of items that may be recommended, and notes on unknown names.
+    run: Run, candidates: Any, exclude: Any, tell: Callable[[str], None] = warn
+) -> Mask:
+    """Return the mask (items,) of items that may be recommended.
 
-    They are `candidates` (default all) without `exclude`, by name; unknown names are left out. The
-    mask is None if neither is given. Raises InputError if the run knows none of the candidates.
+    They are `candidates` (None: all) without `exclude`, by name; `tell` gets a note on unknown
+    names, which are left out. Raises InputError if the run knows none of the candidates.
     """
-    if candidates is None and exclude is None:
-        return None, []
-    notes = []
     among = np.ones(len(run.items), bool)
     if candidates is not None:
         if not len(candidates):
             raise InputError("candidates has no items")
-        rows, unknown = _known_items(run, candidates)
-        if not len(rows):
-            raise unknown_names("item", unknown)
-        if unknown:
-            notes.append(f"candidates: {unknown_names('item', unknown)}")
+        rows = run.items.index_of(candidates)
+        if (rows < 0).all():
+            raise unknown_names("item", run.items.typed(candidates).tolist())
         among[:] = False
-        among[rows] = True
+        among[_known(run, "candidates", candidates, tell)] = True
     if exclude is not None:
-        rows, unknown = _known_items(run, exclude)
-        if unknown:
-            notes.append(f"exclude: {unknown_names('item', unknown)}")
-        among[rows] = False
-    return among, notes
+        among[_known(run, "exclude", exclude, tell)] = False
+    return among
 
 
-def _known_items(run: Run, names: Any) -> tuple[Int32, list[Any]]:
-    """Return the rows of items that the run knows, and the other names."""
+def _known(run: Run, option: str, names: Any, tell: Callable[[str], None]) -> Int32:
+    """Return the rows of the items that the run knows; `tell` gets a note on other names."""
     rows = run.items.index_of(names)
-    typed = run.items.typed(names).tolist()
-    unknown = [name for name, row in zip(typed, rows.tolist(), strict=True) if row < 0]
-    return rows[rows >= 0], unknown
+    unknown = run.items.typed(names)[rows < 0].tolist()
+    if unknown:
+        tell(f"{option}: {unknown_names('item', unknown)}")
+    return rows[rows >= 0]
 
 
 def recommendations(

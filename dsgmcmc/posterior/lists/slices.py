@@ -9,22 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations, permutations
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from dsgmcmc.errors import InputError
+from dsgmcmc.posterior.cells.fitted_rows import FittedRows, UsersByRow
 from dsgmcmc.posterior.draws import ENTITIES
-from dsgmcmc.posterior.index import Vocabulary, refuse_unknown, split_labelled
+from dsgmcmc.posterior.index import Vocabulary, split_labelled
 from dsgmcmc.posterior.lists.pairs import merged
 from dsgmcmc.posterior.lists.ranking import Columns, Ranking, recommendations
 from dsgmcmc.posterior.rated import Rated
-from dsgmcmc.posterior.rows.added import FoldIn, fold_in_parts, index_with
-from dsgmcmc.posterior.rows.new_ratings import NewRatings
-from dsgmcmc.posterior.run import Run
+from dsgmcmc.posterior.rows.added import index_with
 from dsgmcmc.tables.frames import as_frame
-from dsgmcmc.types import Int32, Mask
+from dsgmcmc.types import Mask
 
 
 class Slice(NamedTuple):
@@ -36,31 +34,22 @@ class Slice(NamedTuple):
         return ", ".join(f"{column} {value}" for column, value in self.values.items())
 
 
-class SliceRows(NamedTuple):
-    """The users of a slice by index, its items, and users that were folded in."""
-
-    users: Int32
-    items: Mask
-    newcomers: FoldIn | None
-
-
 class Slices:
     """Reads slices of a run, and finds their rows.
 
     Parameters
     ----------
-    run : Run
-        A run on a table of three directions.
-    newcomers : FoldIn, optional
-        Users that were folded in.
+    model : FittedRows
+        The rows of a run on a table of three directions.
     """
 
-    def __init__(self, run: Run, newcomers: FoldIn | None = None) -> None:
-        self._run = run
-        self._newcomers = newcomers
+    def __init__(self, model: FittedRows) -> None:
+        self._model = model
+        self._run = model.run
         self._values: dict[str, dict[str, Any]] = {}
+        newcomers = model.newcomers
         for entity in ENTITIES:
-            vocabulary = run.vocabulary(entity)
+            vocabulary = model.run.vocabulary(entity)
             names = vocabulary.ids.tolist()
             if newcomers is not None and newcomers.entity == entity:
                 names = names + newcomers.vocabulary.ids.tolist()
@@ -97,7 +86,8 @@ class Slices:
         known = [slice for slice in found if self._is_known(slice)]
         if len(known) == 1:
             values = known[0]
-            return Slice({column: self._values[column][value] for column, value in values.items()})
+            columns = [column for column in self._run.directions if column in values]
+            return Slice({column: self._values[column][values[column]] for column in columns})
         if known:
             raise InputError(f"{name!r} may be {known[0]} or {known[1]}: in Python, give a dict")
         user = self._run.directions[0]
@@ -121,47 +111,23 @@ class Slices:
             value in self._values.get(column, {}) for column, value in values.items()
         )
 
-    def rows(
-        self, chosen: Slice, new: NewRatings | None = None, data: Path | None = None
-    ) -> SliceRows:
-        """Return the users and the items of a slice.
+    def _users(self, chosen: Slice) -> UsersByRow:
+        """Return the users of a slice.
 
         A pair that the run has not seen is known by its parts, if the model has their features.
-        Raises InputError if it is not. `new` and `data` are those of `fold_in_parts`.
+        Raises InputError if it is not.
         """
-        run = self._run
-        items = _matching(run.items, chosen.values)
-        if not set(run.users.labels) <= chosen.values.keys():
-            names = run.users.ids[_matching(run.users, chosen.values)]
-            users = index_with(run.users, names, self._newcomers)
-            return SliceRows(users, items, self._newcomers)
-        parts = tuple(chosen.values[column] for column in run.users.labels)
-        name = run.users.name_of(parts)
-        newcomers = fold_in_parts(run, [name], new, data) or self._newcomers
-        index = index_with(run.users, run.users.typed([name]), newcomers)
-        if index[0] < 0:
-            refuse_unknown(run.users, [name])
-        return SliceRows(index, items, newcomers)
+        users = self._run.users
+        if set(users.labels) <= chosen.values.keys():
+            parts = tuple(chosen.values[column] for column in users.labels)
+            return self._model.users([users.name_of(parts)])
+        names = users.ids[_matching(users, chosen.values)]
+        newcomers = self._model.newcomers
+        return UsersByRow(index_with(users, names, newcomers), newcomers)
 
     def best(
         self,
-        names: Any,
-        ranking: Ranking,
-        rated: Rated | None,
-        *,
-        new: NewRatings | None = None,
-        data: Path | None = None,
-    ) -> Columns:
-        """Return the best cells of slices, one after the other; parameters as elsewhere here."""
-        tables = [
-            self.best_cells(self.rows(chosen, new, data), ranking, rated)
-            for chosen in self.read(names)
-        ]
-        return {name: np.concatenate([table[name] for table in tables]) for name in tables[0]}
-
-    def best_cells(
-        self,
-        rows: SliceRows,
+        chosen: Slice,
         ranking: Ranking,
         rated: Rated | None,
         titles: dict[int, str] | None = None,
@@ -172,14 +138,15 @@ class Slices:
         that among all cells of the slice.
         """
         run = self._run
-        among = rows.items
+        users = self._users(chosen)
+        among = _matching(run.items, chosen.values)
         if ranking.among is not None:
             among = among & ranking.among
         by_user = ranking.model_copy(
             update={"among": among, "top": min(ranking.top, len(run.items))}
         )
         blocks = recommendations(
-            run, rows.users, by_user, rated, newcomers=rows.newcomers, titles=titles
+            run, users.rows, by_user, rated, newcomers=users.newcomers, titles=titles
         )
         best = merged(blocks, ranking.top)
         column_of: dict[str, str] = {}

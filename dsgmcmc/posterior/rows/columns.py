@@ -11,10 +11,8 @@ from dsgmcmc.input.arrays import InputForm, array_columns, is_wide
 from dsgmcmc.input.roles import CONTEXT, parse_columns
 from dsgmcmc.posterior.draws import ENTITIES
 from dsgmcmc.posterior.run import Run
-from dsgmcmc.ratings.names import of_parts
 from dsgmcmc.tables.frames import Frame, as_frame
 from dsgmcmc.tables.usual import Columns, find_column
-from dsgmcmc.types import Array
 
 
 def form_of_run(run: Run, form: InputForm, X: Any = None, y: Any = None) -> InputForm:
@@ -101,16 +99,3 @@ def frame_of_parts(run: Run, X: Any, y: Any = None) -> Any:
     if y is None:
         labels.append(run.columns.get("rating", "rating"))
     return Frame(array_columns(X, labels))
-
-
-def pairs_of(columns: dict[str, Array], run: Run) -> Array:
-    """Return users and items in columns by role as an array, with a column for each part.
-
-    The columns of a table of three directions are in their own order.
-    """
-    parts = [part for entity in ENTITIES for part in of_parts(columns, entity)]
-    if run.directions:
-        labels = [label for of_entity in run.labels.values() for label in of_entity]
-        part_of = dict(zip(labels, parts, strict=True))
-        parts = [part_of[column] for column in run.directions]
-    return np.column_stack([part.astype(object) for part in parts])

@@ -12,6 +12,8 @@ from support import typed
 
 from dsgmcmc import BPMF, open_run
 from dsgmcmc.errors import InputError
+from dsgmcmc.posterior.cells.fitted_rows import open_rows
+from dsgmcmc.posterior.rated import read_rated
 
 PAIRS = pd.DataFrame({"user": [0, 3, 7], "item": [2, 2, 9]})
 
@@ -109,6 +111,42 @@ def test_the_least_certain_pairs_are_those_of_all_pairs(model: BPMF) -> None:
     assert len(rated) == len(pairs) - 240
     shown = typed("recommend", model.run_.path, "--pairs", "--by", "sd").expect().out
     assert "pairs of user and item" in shown
+
+
+@pytest.mark.parametrize("users", [None, [7, 3, 7]])
+def test_lists_are_those_of_the_command(
+    users: list[int] | None, model: BPMF, tmp_path: Path
+) -> None:
+    """All columns and rows, with candidates and excluded items; a user is listed once."""
+    (tmp_path / "some.txt").write_text("".join(f"{item}\n" for item in range(2, 15)))
+    (tmp_path / "not.txt").write_text("4\n")
+    chosen = ["--all"]
+    if users is not None:
+        chosen = [f"--user={user}" for user in users]
+    files = ("--candidates", tmp_path / "some.txt", "--exclude", tmp_path / "not.txt")
+    options = (*chosen, *files, "--by", "ucb", "--z", "2", "-n", "3", "--json")
+    printed = json.loads(typed("recommend", model.run_.path, *options).expect().out)
+    table = model.recommend(users, 3, by="ucb", z=2.0, candidates=range(2, 15), exclude=[4])
+    pd.testing.assert_frame_equal(pd.DataFrame(printed), table, check_dtype=False)
+    assert not set(table["item_id"]) & {0, 1, 4, 15}
+
+
+def test_ratings_of_other_users_are_read_when_they_are_asked_for(model: BPMF) -> None:
+    """The first question reads those of its users alone; lists do not depend on earlier ones."""
+    run = model.run_
+    everyone = np.arange(len(run.users), dtype=np.int32)
+    rows = open_rows(run.path)
+    first = rows.rated(everyone[4:6])
+    assert not first.has(everyone)
+    all_rated = read_rated(run)
+    assert all_rated.has(everyone)
+    np.testing.assert_array_equal(first.items_of(5), all_rated.items_of(5))
+    np.testing.assert_array_equal(rows.rated(everyone[:1]).items_of(0), all_rated.items_of(0))
+    again = open_run(run.path)
+    again.recommend([7])
+    asked_later = again.recommend([3])
+    for column, values in open_run(run.path).recommend([3]).items():
+        np.testing.assert_array_equal(values, asked_later[column])
 
 
 def test_frames_come_back_where_frames_were_given(

@@ -139,14 +139,15 @@ def test_only_candidates_are_recommended(finished):
     run = finished.run
     some = run.items.ids[:6].tolist()
     unknown = -99 if run.items.integers else "none"
-    among, notes = allowed_items(run, [*some, unknown], some[:2])
+    notes: list[str] = []
+    among = allowed_items(run, [*some, unknown], some[:2], notes.append)
     assert notes == [f"candidates: one item is unknown to the run: {unknown}"]
     ((_, items, _),) = recommend(run, np.int32([0]), Ranking(top=9, by="mean", among=among))
     assert set(items.tolist()) == {2, 3, 4, 5}
     with pytest.raises(InputError, match="unknown"):
-        allowed_items(run, [unknown])
+        allowed_items(run, [unknown], None)
     with pytest.raises(InputError, match="candidates has no items"):
-        allowed_items(run, [])
+        allowed_items(run, [], None)
     model = open_run(finished.path)
     for names in (set(some), iter(some)):
         listed = model.recommend(run.users.ids[0], by="mean", candidates=names, include_rated=True)

@@ -174,6 +174,10 @@ def test_recommends_by_columns_in_any_arrangement(sampled):
     assert [line["rank"] for line in lines] == [1, 2, 3]
     table = model.recommend({"place": place, "day": day}, n=3, by="mean")
     assert table["hour"].tolist() == [line["hour"] for line in lines]
+    twice = model.recommend(
+        [{"day": day, "place": place}, f"place={place},day={day}"], 3, by="mean"
+    )
+    assert twice["hour"].tolist() == table["hour"].tolist()  # a slice is listed once
     of_place = model.recommend(place, n=200, by="mean")
     cells = set(zip(of_place["hour"], of_place["day"], strict=True))
     assert cells

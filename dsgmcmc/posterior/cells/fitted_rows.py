@@ -1,0 +1,103 @@
+"""A run, and the users or items whose ratings and features were folded in."""
+
+from __future__ import annotations
+
+from os import PathLike
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from dsgmcmc.posterior.cells.predict import Predictor
+from dsgmcmc.posterior.index import refuse_unknown
+from dsgmcmc.posterior.rated import Rated, read_rated
+from dsgmcmc.posterior.rows.added import FoldIn, fold_in, fold_in_parts, index_with
+from dsgmcmc.posterior.rows.new_ratings import NewRatings
+from dsgmcmc.posterior.run import Run
+from dsgmcmc.posterior.settings import PredictOptions
+from dsgmcmc.types import Int32
+
+
+class UsersByRow(NamedTuple):
+    """Users by row, (n,), and the rows that were folded in, which follow those of the run."""
+
+    rows: Int32
+    newcomers: FoldIn | None
+
+
+class FittedRows:
+    """The rows that predictions and lists use: those of a run, and those that were folded in.
+
+    They do not change. Predictors and ratings that were read are kept.
+
+    Parameters
+    ----------
+    run : Run
+    data : Path, optional
+        Ratings file of the run, if it was moved.
+    new : NewRatings, optional
+        Ratings and features to fold in.
+
+    Attributes
+    ----------
+    newcomers : FoldIn or None
+        The rows that were folded in.
+    notes : list of str
+        What was left out of the new ratings and features.
+    """
+
+    def __init__(self, run: Run, data: Path | None = None, new: NewRatings | None = None) -> None:
+        self.run = run
+        self.data = data
+        self.new = new
+        self.newcomers: FoldIn | None = None
+        self.notes: list[str] = []
+        if new is not None:
+            self.newcomers, self.notes = fold_in(run, new, data)
+        self._rated: Rated | None = None
+        self._predictors: dict[PredictOptions, Predictor] = {}
+
+    def with_new(self, new: NewRatings) -> FittedRows:
+        """Return the rows with new ratings and features in addition to those before."""
+        if self.new is not None:
+            new = self.new.updated(new)
+        return FittedRows(self.run, self.data, new)
+
+    def reopened(self) -> FittedRows:
+        """Return the rows of the run in its current state, with the same ratings folded in."""
+        return FittedRows(Run(self.run.path), self.data, self.new)
+
+    def predictor(self, options: PredictOptions) -> Predictor:
+        """Return what predicts pairs of these rows."""
+        if options not in self._predictors:
+            self._predictors[options] = Predictor(self.run, options, self.newcomers)
+        return self._predictors[options]
+
+    def users(self, names: list[Any]) -> UsersByRow:
+        """Return users by name; those that only the parts of their names tell are folded in.
+
+        Raises InputError if a user is unknown.
+        """
+        users = self.run.users
+        newcomers = fold_in_parts(self.run, names, self.new, self.data) or self.newcomers
+        rows = index_with(users, names, newcomers)
+        refuse_unknown(users, users.typed(names)[rows < 0])
+        return UsersByRow(rows, newcomers)
+
+    def rated(self, users: Int32) -> Rated:
+        """Return the items that these users, by row, rated in training.
+
+        The first time only theirs are read, because there may be no other time.
+        """
+        known = users[users < len(self.run.users)]
+        if self._rated is None:
+            self._rated = read_rated(self.run, self.data, known)
+        elif not self._rated.has(known):
+            self._rated = read_rated(self.run, self.data)
+        return self._rated
+
+
+def open_rows(path: str | PathLike[str], data: str | PathLike[str] | None = None) -> FittedRows:
+    """Open a run directory; `data` is its ratings file, if it was moved."""
+    ratings = None
+    if data is not None:
+        ratings = Path(data)
+    return FittedRows(Run(path), ratings)
