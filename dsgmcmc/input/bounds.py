@@ -7,14 +7,16 @@ NULL for both. Its ``rating`` is the bound, or the middle of two.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from dsgmcmc.errors import InputError
-from dsgmcmc.input.sources.tables import TableFile, first_column, scalar
-from dsgmcmc.tables.session import Session, as_number
+from dsgmcmc.input.roles import OF_BOUNDS
+from dsgmcmc.input.sources.tables import add_columns, first_column, scalar
+from dsgmcmc.tables.session import Session
 from dsgmcmc.types import Array, Float64, Mask
 
 _NUMBER = r"[-+]?(?:[0-9]+[.]?[0-9]*|[.][0-9]+)(?:[eE][-+]?[0-9]+)?"
@@ -50,127 +52,79 @@ def is_bound(text: str) -> bool:
     return bound_of(text) is not None
 
 
-def has_bounds(db: Session, file: TableFile, k: int) -> bool:
-    """Whether a column has a text that is a bound."""
-    text = f"c{k}::VARCHAR"
-    pattern = "|".join(f"(?:{part})" for part in (_BELOW, _ABOVE, _BETWEEN))
-    try:
-        file.create(
-            db,
-            "CREATE OR REPLACE TABLE found AS SELECT 1 AS one FROM {table}"
-            f" WHERE regexp_matches({text}, '{pattern}') LIMIT 1",
-        )
-    except InputError:  # lines have other faults
-        return False
-    found = bool(scalar(db, "SELECT count(*) FROM found"))
-    db.execute("DROP TABLE found")
-    return found
-
-
-def refuse_relations(db: Session, file: TableFile, k: int) -> None:
-    """Raise InputError if a column of relations has other words than those that are known."""
+def refuse_relations(db: Session, path: Path, first: int) -> None:
+    """Raise InputError if relations in ``raw``, from row `first` on, are other words than known."""
     known = (*BELOW, *ABOVE, *EQUAL)
-    file.create(
+    words = first_column(
         db,
-        f"CREATE OR REPLACE TABLE found AS SELECT DISTINCT trim(c{k}::VARCHAR) AS word"
-        f" FROM {{table}} WHERE coalesce(trim(c{k}::VARCHAR), '') NOT IN ({listed(known)}) LIMIT 5",
+        f"SELECT DISTINCT relation FROM raw WHERE rowid >= {first} AND relation NOT IN"
+        f" ({_listed(known)}) ORDER BY relation LIMIT 5",
     )
-    words = first_column(db, "SELECT word FROM found ORDER BY word")
-    db.execute("DROP TABLE found")
     if words:
         shown = ", ".join(map(repr, words))
         raise InputError(
-            f"{file.path}: the column of relations has {shown}: expected one of"
+            f"{path}: the column of relations has {shown}: expected one of"
             f" {' '.join(word for word in known if word)}, or nothing"
         )
 
 
-def listed(words: tuple[str, ...]) -> str:
+def _listed(words: tuple[str, ...]) -> str:
     """Return SQL of a list of relations."""
     return ", ".join(f"'{word}'" for word in words)
 
 
-class BoundSql:
-    """SQL of a rating and its bounds, from its text and the columns that users name.
+def set_bounds(db: Session, first: int, roles: Collection[str]) -> None:
+    """Set the bounds of the ratings in ``raw`` from row `first` on, and values between bounds.
 
-    Every value is computed once, in a subquery with columns of its own.
-
-    Parameters
-    ----------
-    rating : str or None
-        SQL of the text of the rating.
-    lower, upper, relation : str or None
-        SQL of the texts of these columns.
-
-    Attributes
-    ----------
-    rating, lower, upper : str
-        SQL of the rating, or of the bound or the middle of two bounds, and of the bounds, in the
-        table `source`.
+    The columns ``lower``, ``upper`` and ``relation`` of ``raw`` have what the columns of these
+    `roles` say, and the table ``texts`` the texts of ratings. Bounds that differ become NaN.
     """
-
-    rating = "coalesce(number, (lower + upper) / 2, lower, upper)"
-    lower = "lower"
-    upper = "upper"
-
-    def __init__(
-        self, rating: str | None, lower: str | None, upper: str | None, relation: str | None
-    ) -> None:
-        self._rating = rating
-        self._columns = {"lower": lower, "upper": upper}
-        self._relation = relation
-
-    def source(self, table: str) -> str:
-        """Return SQL of a table with these columns, given that of the table that was read."""
-        number = "NULL::DOUBLE"
-        of_text = {"lower": "NULL::DOUBLE", "upper": "NULL::DOUBLE"}
-        if self._rating is not None:  # most ratings are numbers, which are read faster
-            number = as_number(self._rating)
-            for side, bound in zip(of_text, bounds_of_text(self._rating), strict=True):
-                of_text[side] = f"CASE WHEN number IS NULL THEN {bound} END"
-        word = "''"
-        if self._relation is not None:
-            word = f"coalesce(trim({self._relation}), '')"
-        read = (
-            f"SELECT *, {of_text['lower']} AS text_lower, {of_text['upper']} AS text_upper,"
-            f" {word} AS word FROM (SELECT *, {number} AS number FROM {table})"
-        )
-        both = ", ".join(f"{self._bound(side)} AS {side}" for side in of_text)
-        return f"(SELECT *, {both} FROM ({read}))"
-
-    def _bound(self, side: str) -> str:
-        """SQL of a bound: of the text, the relation and the column, which must not contradict."""
-        words = listed({"lower": ABOVE, "upper": BELOW}[side])
-        opposite = {"lower": "text_upper", "upper": "text_lower"}[side]
-        related = (
-            f"CASE WHEN word IN ({words}) THEN"
-            f" CASE WHEN {opposite} IS NULL THEN number ELSE 'nan'::DOUBLE END END"
-        )
-        sources = []
-        if self._rating is not None:
-            sources.append(f"text_{side}")
-        if self._relation is not None:
-            sources.append(related)
-        column = self._columns[side]
-        if column is not None:
-            sources.append(_finite(column))
-        return _only(sources)
+    lower, upper = bounds_of_text("text")
+    db.execute(
+        f"CREATE OR REPLACE TABLE bounds AS SELECT row, {lower} AS lower, {upper} AS upper"
+        " FROM texts"
+    )
+    has_texts = scalar(db, "SELECT count(lower) + count(upper) FROM bounds") > 0
+    if not has_texts and set(OF_BOUNDS).isdisjoint(roles):
+        return
+    add_columns(db, {"lower": "DOUBLE", "upper": "DOUBLE"})
+    lower = _agreed_sql("raw.lower", "bounds.lower")
+    upper = _agreed_sql("raw.upper", "bounds.upper")
+    db.execute(
+        f"UPDATE raw SET lower = {lower}, upper = {upper} FROM bounds WHERE raw.rowid = bounds.row"
+    )
+    if "relation" in roles:
+        _set_related(db, first, ABOVE, side="lower", opposite="upper")
+        _set_related(db, first, BELOW, side="upper", opposite="lower")
+        db.execute("ALTER TABLE raw DROP COLUMN relation")
+    db.execute(
+        "UPDATE raw SET rating = coalesce((lower + upper) / 2, lower, upper)"
+        f" WHERE rowid >= {first} AND rating IS NULL"
+    )
 
 
-def _only(bounds: list[str]) -> str:
-    """SQL of the bound that several sources give; NaN if they give different bounds."""
-    if len(bounds) < 2:
-        return "".join(bounds) or "NULL::DOUBLE"
-    listed_bounds = ", ".join(bounds)
-    lowest = f"least({listed_bounds})"  # NULL counts for nothing, NaN for more than any number
-    highest = f"greatest({listed_bounds})"
+def _set_related(
+    db: Session, first: int, words: tuple[str, ...], *, side: str, opposite: str
+) -> None:
+    """Set the bound of ratings whose relation to a number is one of some words.
+
+    It is the number, or NaN if a text in its place has a bound on the opposite side.
+    """
+    is_related = f"relation IN ({_listed(words)})"
+    bound = _agreed_sql(side, "rating")
+    db.execute(f"UPDATE raw SET {side} = {bound} WHERE rowid >= {first} AND {is_related}")
+    db.execute(
+        f"UPDATE raw SET {side} = 'nan' FROM bounds"
+        f" WHERE raw.rowid = bounds.row AND {is_related} AND bounds.{opposite} IS NOT NULL"
+    )
+
+
+def _agreed_sql(bound: str, other: str) -> str:
+    """Return SQL of the bound that two sources give; NaN if they give different bounds."""
+    # for least and greatest, NULL is nothing, and NaN is above all numbers
+    lowest = f"least({bound}, {other})"
+    highest = f"greatest({bound}, {other})"
     return f"CASE WHEN {lowest} < {highest} THEN 'nan'::DOUBLE ELSE {highest} END"
-
-
-def _finite(text: str) -> str:
-    """SQL of a bound in a column, NULL if there is none there or it is infinite."""
-    number = as_number(text)
-    return f"CASE WHEN isfinite({number}) THEN {number} END"
 
 
 _TWO_BOUNDS = "it has two different bounds on one side"

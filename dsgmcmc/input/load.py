@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dsgmcmc.errors import InputError
-from dsgmcmc.input.bounds import FAULTS, BoundSql, has_bounds, is_bound, refuse_relations
+from dsgmcmc.input.bounds import FAULTS, refuse_relations, set_bounds
 from dsgmcmc.input.detect import open_table
 from dsgmcmc.input.roles import (
     MEASURES,
@@ -32,8 +32,7 @@ from dsgmcmc.input.sources.labelled import ANY_CHOICE, Choice
 from dsgmcmc.input.sources.tables import (
     SHOWN,
     TableFile,
-    add_numbers,
-    first_column,
+    add_columns,
     is_number,
     scalar,
     trim_names,
@@ -46,7 +45,7 @@ from dsgmcmc.input.times import (
     time_sql,
     unit_of_times,
 )
-from dsgmcmc.input.values import TRUTH, is_word, missing_words, truth_sql
+from dsgmcmc.input.values import is_word, missing_words, truth_sql
 from dsgmcmc.input.wide import (
     ENTRIES,
     describe_wide,
@@ -59,11 +58,12 @@ from dsgmcmc.ratings.names import BETWEEN, join_sql, main_role, of_parts, part_s
 from dsgmcmc.ratings.reading import Reading
 from dsgmcmc.settings import named
 from dsgmcmc.tables.session import Session, as_number, is_rounded
-from dsgmcmc.tables.usual import EMPTY, Columns, joined
+from dsgmcmc.tables.usual import Columns, joined
 
-_SAMPLE = 1000  # ratings that show whether all are true or false
 _FEW = 10  # ratings that may be equal by chance
 _TYPICAL = 100_000  # times that show the unit of all times of a file
+#: Columns that are added to the table ``raw`` if a table has them, and their types.
+ADDED = {"weight": "DOUBLE", "lower": "DOUBLE", "upper": "DOUBLE", "relation": "TEXT"}
 
 
 class RatingsTable(NamedTuple):
@@ -114,10 +114,8 @@ class RatingsTable(NamedTuple):
         """Whether a column has bounds of ratings."""
         return not set(OF_BOUNDS).isdisjoint(self.columns)
 
-    def text(self, role: str) -> str | None:
-        """SQL of the text in the column of a role; None if there is no such column."""
-        if role not in self.columns:
-            return None
+    def text(self, role: str) -> str:
+        """Return SQL of the text in the column of a role."""
         return f"c{self.columns[role]}::VARCHAR"
 
     @property
@@ -377,15 +375,16 @@ def load(
             db, table.file, table.columns, test=table.test, missing=missing, report=report
         )
     else:
-        _load_ratings(db, table, missing_words(missing), timed=timed)
+        _append(db, table, missing_words(missing), timed=timed)
+        _read_texts(db, table, first)
         dates = _load_dates(db, table, first)
         unread = dates.unread
         if unread is not None and unread.orders and timed:
             raise InputError(f"{table.file.path}: {unread}")
         _refuse_bad_rows(db, table, timed=timed, first=first)
     number, low, high = db.execute(
-        "SELECT count(*) FILTER (test IS NOT NULL), min(rating), max(rating) FROM raw"
-        f" WHERE rowid >= {first}"
+        "SELECT count(*), min(rating), max(rating) FROM raw"
+        f" WHERE rowid >= {first} AND test IS NOT NULL"
     ).fetchall()[0]
     if not number:
         raise InputError(f"{table.file.path} has no ratings")
@@ -404,73 +403,56 @@ def load(
     )
 
 
-def _load_ratings(db: Session, table: RatingsTable, words: Sequence[str], *, timed: bool) -> None:
-    """Append the ratings of a table with a row for each rating; some may be bounds."""
-    if table.has_bounds:
-        if "relation" in table.columns:
-            refuse_relations(db, table.file, table.columns["relation"])
-        _load_long(db, table, words, timed=timed, bounded=True)
-        return
-    k = table.columns.get("rating")
-    if k is not None and any(is_bound(row[k]) for row in table.file.sample if len(row) > k):
-        _load_long(db, table, words, timed=timed, bounded=True)
-        return
-    first = scalar(db, "SELECT count(*) FROM raw")
-    fault = None
-    try:
-        _load_long(db, table, words, timed=timed)
-    except InputError as error:  # a bound is no number
-        fault = error
-    is_read = fault is None and not scalar(
-        db,
-        f"SELECT count(*) FROM raw WHERE rowid >= {first} AND test IS NOT NULL AND rating IS NULL",
-    )
-    if is_read:
-        return
-    if k is None or not has_bounds(db, table.file, k):
-        if fault is not None:
-            raise fault
-        return
-    db.execute(f"CREATE OR REPLACE TABLE raw AS FROM raw WHERE rowid < {first}")
-    _load_long(db, table, words, timed=timed, bounded=True)
+def _append(db: Session, table: RatingsTable, words: Sequence[str], *, timed: bool) -> None:
+    """Append the rows of a table to ``raw``; a rating that is no number is NULL.
 
-
-def _load_long(
-    db: Session, table: RatingsTable, words: Sequence[str], *, timed: bool, bounded: bool = False
-) -> None:
-    """Append the ratings of a table with a row for each rating; they may be `bounded`."""
-    file = table.file
-    k = table.columns.get("rating")
-    has_truth = k is not None and not bounded and _has_truth(db, file, k)
-    number = None
-    if file.format == "text" and not words and not has_truth and not bounded:
-        number = k
+    All values of a row are NULL, also ``test``, if a column that must be filled has a word.
+    """
     values = {
         "user_id": _name_sql(table, "user"),
         "item_id": _name_sql(table, "item"),
-        "rating": _rating_sql(table, has_truth=has_truth, from_number=number is not None),
+        "rating": _rating_sql(table),
         "time": _time_sql(table),
         "test": str(table.test),
     }
     if table.groups:
-        values["group_id"] = join_sql([f"coalesce({file.name(k)}, '')" for k in table.groups])
-    if "weight" in table.columns:
-        values["weight"] = as_number(f"c{table.columns['weight']}::VARCHAR")
-    source = "{table}"
-    if bounded:
-        sql = BoundSql(*(table.text(role) for role in ("rating", "lower", "upper", "relation")))
-        values |= {"rating": sql.rating, "lower": sql.lower, "upper": sql.upper}
-        source = sql.source(source)
-    add_numbers(db, [name for name in ("weight", "lower", "upper") if name in values])
+        values["group_id"] = join_sql([f"coalesce({table.file.name(k)}, '')" for k in table.groups])
+    measures = _measures_sql(table)
+    add_columns(db, {name: ADDED[name] for name in measures})
+    values |= measures
     if words:
-        roles = [role for role in table.columns if role not in OF_BOUNDS]
+        needed = [role for role in table.columns if role not in OF_BOUNDS]
         if not timed:
-            roles = [role for role in roles if role != "timestamp"]
-        unknown = " OR ".join(is_word(f"c{table.columns[role]}::VARCHAR", words) for role in roles)
-        values = {role: f"CASE WHEN NOT ({unknown}) THEN {sql} END" for role, sql in values.items()}
-    selected = ", ".join(values.values())
+            needed = [role for role in needed if role != "timestamp"]
+        unknown = " OR ".join(is_word(table.text(role), words) for role in needed)
+        values = {name: f"CASE WHEN NOT ({unknown}) THEN {sql} END" for name, sql in values.items()}
     columns = ", ".join(values)
-    file.create(db, f"INSERT INTO raw ({columns}) SELECT {selected} FROM {source}", number)
+    selected = ", ".join(values.values())
+    table.file.create(db, f"INSERT INTO raw ({columns}) SELECT {selected} FROM {{table}}")
+
+
+def _read_texts(db: Session, table: RatingsTable, first: int) -> None:
+    """Read ratings that are bounds, or true and false; they are in ``raw`` from row `first` on.
+
+    The table ``texts`` (row, text) has all texts of ratings that are no numbers.
+    """
+    db.execute("CREATE OR REPLACE TABLE texts (row BIGINT, text TEXT)")
+    unread = f"rowid >= {first} AND rating IS NULL AND test IS NOT NULL"
+    if "rating" in table.columns and scalar(db, f"SELECT count(*) FROM raw WHERE {unread}"):
+        table.file.insert_texts(db, "texts", table.columns["rating"], first)
+    if "relation" in table.columns:
+        refuse_relations(db, table.file.path, first)
+    set_bounds(db, first, table.columns)
+    if not table.has_bounds:
+        _set_truth(db, first)
+
+
+def _set_truth(db: Session, first: int) -> None:
+    """Set ratings to 1 and 0 that are true and false in words, unless others are numbers."""
+    if not scalar(db, f"SELECT count(rating) FROM raw WHERE rowid >= {first}"):
+        db.execute(
+            f"UPDATE raw SET rating = {truth_sql('text')} FROM texts WHERE raw.rowid = texts.row"
+        )
 
 
 def _name_sql(table: RatingsTable, role: str) -> str:
@@ -481,40 +463,26 @@ def _name_sql(table: RatingsTable, role: str) -> str:
     return join_sql([table.file.name(k) for k in positions])
 
 
-def _has_truth(db: Session, file: TableFile, k: int) -> bool:
-    """Whether a column of ratings has true and false, in words, and nothing else."""
-    texts = [row[k] for row in file.sample if len(row) > k]
-    if file.format == "json" or (file.format == "parquet" and file.types[k] == "VARCHAR"):
-        file.create(
-            db,
-            f"CREATE OR REPLACE TABLE sample AS SELECT c{k}::VARCHAR AS text FROM {{table}}"
-            f" LIMIT {_SAMPLE}",
-        )
-        texts = [text or "" for text in first_column(db, "SELECT text FROM sample")]
-        db.execute("DROP TABLE sample")
-    words = {text.strip().lower() for text in texts} - set(EMPTY)
-    return bool(words) and words <= TRUTH.keys()
-
-
-def _rating_sql(table: RatingsTable, *, has_truth: bool, from_number: bool) -> str:
-    """Return SQL of the ratings in a table, or NULL for text that is no number.
-
-    They are words if `has_truth`; text is read as numbers if `from_number`.
-    """
+def _rating_sql(table: RatingsTable) -> str:
+    """Return SQL of the ratings in a table, or NULL for what is no number."""
     if "rating" not in table.columns:
-        return "1"
-    k = table.columns["rating"]
-    text = f"c{k}::VARCHAR"
-    if has_truth:
-        return truth_sql(text)
-    if table.file.format == "json":
-        return (
-            f"CASE lower({text}) WHEN 'true' THEN 1 WHEN 'false' THEN 0 ELSE {as_number(text)} END"
-        )
-    is_text = table.file.format == "text" or "VARCHAR" in table.file.types[k : k + 1]
-    if is_text and not from_number:
-        return as_number(text)
-    return f"try_cast(c{k} AS DOUBLE)"
+        return "NULL" if table.has_bounds else "1"
+    if table.has_bounds:  # a rating in single precision is compared with decimals
+        return as_number(table.text("rating"))
+    return table.file.number(table.columns["rating"])
+
+
+def _measures_sql(table: RatingsTable) -> dict[str, str]:
+    """Return SQL of what columns say more of a rating, by column of ``raw``."""
+    values = {}
+    for role in table.measures:
+        text = table.text(role)
+        values[role] = as_number(text)
+        if role == "relation":
+            values[role] = f"coalesce(trim({text}), '')"
+        elif role in OF_BOUNDS:  # an infinite bound is none
+            values[role] = f"CASE WHEN isfinite({as_number(text)}) THEN {as_number(text)} END"
+    return values
 
 
 def _time_sql(table: RatingsTable) -> str:
@@ -589,9 +557,10 @@ def _refuse_bad_rows(db: Session, table: RatingsTable, *, timed: bool, first: in
         faults["the timestamp is missing or not a time"] = "time IS NULL OR NOT isfinite(time)"
     cases = " ".join(f"WHEN {condition} THEN '{fault}'" for fault, condition in faults.items())
     rows = db.execute(
-        f"SELECT rowid - {first}, CASE {cases} END AS fault, user_id, item_id, rating, count(*)"
-        f" OVER () FROM raw WHERE rowid >= {first} AND test IS NOT NULL AND fault IS NOT NULL"
-        f" ORDER BY rowid LIMIT {SHOWN}"
+        f"SELECT raw.rowid - {first}, CASE {cases} END AS fault, user_id, item_id, rating, text,"
+        " count(*) OVER () FROM raw LEFT JOIN texts ON raw.rowid = texts.row AND rating IS NULL"
+        f" WHERE raw.rowid >= {first} AND test IS NOT NULL AND fault IS NOT NULL"
+        f" ORDER BY raw.rowid LIMIT {SHOWN}"
     ).fetchall()
     if not rows:
         return
@@ -606,9 +575,14 @@ def _refuse_bad_rows(db: Session, table: RatingsTable, *, timed: bool, first: in
             ", or leave out lines that have WORD in place of a name or a rating by"
             f" {named('missing')} WORD ('' for an empty field)"
         )
-    for row, fault, user, item, rating, _ in rows:
+    if any(text is not None for *_, text, _ in rows):
+        message += "; write numbers with a point for decimals, and no other comma, sign or unit"
+    places = file.places([row[0] for row in rows])
+    for place, (_, fault, user, item, rating, text, _) in zip(places, rows, strict=True):
+        if text is not None:
+            rating = text
         message += (
-            f"\n  {file.where(row)}: {fault} (user {split_name(user)}, item {split_name(item)},"
+            f"\n  {place}: {fault} (user {split_name(user)}, item {split_name(item)},"
             f" rating {rating})"
         )
     raise InputError(message)

@@ -139,23 +139,22 @@ def read_dates(db: Session, file: TableFile, column: int, first: int) -> DateRea
 
     The file's rows in ``raw`` begin at row `first`.
     """
-    text = f"trim(c{column}::VARCHAR)"
-    file.create(db, f"CREATE OR REPLACE TABLE texts AS SELECT {text} AS text FROM {{table}}")
-    strange = f"({_STRANGE}) AND (isnan(time) OR {as_number('text')} IS NULL)"
+    db.execute("CREATE OR REPLACE TABLE unread (row BIGINT, text TEXT)")
+    file.insert_texts(db, "unread", column, first)
+    db.execute(f"UPDATE raw SET time = NULL WHERE rowid >= {first} AND isnan(time)")
     db.execute(
-        "UPDATE raw SET time = NULL FROM texts"
-        f" WHERE raw.rowid = texts.rowid + {first} AND {strange}"
+        f"UPDATE raw SET time = NULL FROM unread WHERE raw.rowid = unread.row AND ({_STRANGE})"
     )
     unread = (
-        f"SELECT raw.rowid AS row, text FROM raw JOIN texts ON raw.rowid = texts.rowid + {first}"
-        f" WHERE raw.time IS NULL AND raw.test IS NOT NULL AND NOT {is_word('text', EMPTY)}"
+        "SELECT row, text FROM unread JOIN raw ON raw.rowid = unread.row"
+        f" WHERE time IS NULL AND test IS NOT NULL AND NOT {is_word('text', EMPTY)}"
     )
     total = scalar(db, f"SELECT count(*) FROM raw WHERE rowid >= {first}")
     name = file.names[column]
     found = _read_orders(db, unread, name, total)
     if found.unread is None:
         db.execute("UPDATE raw SET time = dates.time FROM dates WHERE raw.rowid = dates.row")
-    db.execute("DROP TABLE texts; DROP TABLE dates")
+    db.execute("DROP TABLE unread; DROP TABLE dates")
     if found.order:
         return DateReading(order=f"{name}: {found.order}, as in {found.example}")
     return DateReading(unread=found.unread)

@@ -21,7 +21,7 @@ from dsgmcmc.input.detect import open_table
 from dsgmcmc.input.header import Head, ReadCells, judge_first_line
 from dsgmcmc.input.roles import Heading, locate
 from dsgmcmc.input.sources.labelled import Choice
-from dsgmcmc.input.sources.tables import SHOWN, TableFile, add_numbers, is_number
+from dsgmcmc.input.sources.tables import SHOWN, TableFile, add_columns, is_number
 from dsgmcmc.input.values import TRUTH, are_truth, missing_words
 from dsgmcmc.settings import named
 from dsgmcmc.tables.session import Session, memory_of
@@ -441,7 +441,7 @@ def _insert_cells(
         arrays |= {"l": bounds[0], "h": bounds[1]}
         columns += ", lower, upper"
         values += "".join(f", CASE WHEN isfinite({bound}) THEN {bound} END" for bound in "lh")
-        add_numbers(db, ("lower", "upper"))
+        add_columns(db, {"lower": "DOUBLE", "upper": "DOUBLE"})
     db.register("arrays", arrays)
     db.execute(f"INSERT INTO raw ({columns}) SELECT {values} FROM arrays")
 

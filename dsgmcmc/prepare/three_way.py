@@ -15,7 +15,7 @@ import numpy as np
 from dsgmcmc.features.of_parts import encode_parts
 from dsgmcmc.input.load import declare_raw
 from dsgmcmc.input.roles import NAMED_ROLES
-from dsgmcmc.input.sources.tables import add_numbers
+from dsgmcmc.input.sources.tables import add_columns
 from dsgmcmc.prepare import arrange
 from dsgmcmc.prepare.arrange import Entities
 from dsgmcmc.prepare.merging import Merging, merge_ratings
@@ -108,7 +108,7 @@ class _Arranging:
         """Make the table ``raw`` of all ratings, with their names in the arrangement."""
         grouped = self._ratings.grouped
         declare_raw(self._db, dict.fromkeys(NAMED_ROLES, "TEXT"), grouped=grouped)
-        add_numbers(self._db, self._measures)
+        add_columns(self._db, dict.fromkeys(self._measures, "DOUBLE"))
         others = list(self._measures)
         if grouped:
             others.append("group_id")

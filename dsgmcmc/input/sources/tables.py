@@ -14,7 +14,8 @@ import io
 import re
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import IO, Any, NamedTuple, cast
 
@@ -24,8 +25,7 @@ import numpy as np
 from dsgmcmc.errors import InputError, refusing
 from dsgmcmc.input.sources.formats import Layout, refuse_size
 from dsgmcmc.ratings.names import join_sql, part_sql
-from dsgmcmc.settings import named
-from dsgmcmc.tables.session import Session, literal, memory_of, reading
+from dsgmcmc.tables.session import Session, as_number, literal, memory_of, reading
 from dsgmcmc.types import Array
 
 SHOWN = 5  # bad lines that a message lists
@@ -58,10 +58,10 @@ def distinct_names(entity: str) -> str:
     return f"(SELECT id::VARCHAR AS id FROM (SELECT DISTINCT {entity}_id AS id FROM raw))"
 
 
-def add_numbers(db: Session, names: Iterable[str]) -> None:
-    """Add columns of numbers to the table ``raw``, unless it has them."""
-    for name in names:
-        db.execute(f"ALTER TABLE raw ADD COLUMN IF NOT EXISTS {name} DOUBLE")
+def add_columns(db: Session, types: Mapping[str, str]) -> None:
+    """Add columns of these types to the table ``raw``, unless it has them."""
+    for name, sql_type in types.items():
+        db.execute(f"ALTER TABLE raw ADD COLUMN IF NOT EXISTS {name} {sql_type}")
 
 
 def _quoted(path: Path) -> str:
@@ -152,15 +152,24 @@ class TableFile(NamedTuple):
         return len(self.names)
 
     def where(self, row: int) -> str:
-        """Return the position of a row (from 0) in the file, for messages.
+        """Return the position of a row (from 0) in the file, for messages."""
+        return self.places([row])[0]
 
-        Blank lines after the first row are not counted.
-        """
+    def places(self, rows: Sequence[int]) -> list[str]:
+        """Return the positions of some rows (from 0, ascending) in the file, for messages."""
         if self.first_line:
-            return f"line {row + self.first_line}"
-        if self.format == "matrix":
-            return f"entry {row + 1}"
-        return f"row {row + 1}"
+            return [f"line {number}" for number in self._line_numbers(rows)]
+        kind = "entry" if self.format == "matrix" else "row"
+        return [f"{kind} {row + 1}" for row in rows]
+
+    def _line_numbers(self, rows: Sequence[int]) -> Iterator[int]:
+        """Yield the numbers of the lines of some rows; blank lines are no rows."""
+        with opened(self.path) as file, io.TextIOWrapper(file, "latin-1") as lines:
+            filled = (k for k, line in enumerate(lines, 1) if k >= self.first_line and line.strip())
+            n_read = 0
+            for row in rows:
+                yield next(islice(filled, row - n_read, None))
+                n_read = row + 1
 
     def has_integers(self, k: int) -> bool:
         """Whether a column has integers by its type, that of int64 or a smaller one."""
@@ -183,13 +192,30 @@ class TableFile(NamedTuple):
             f"CASE WHEN abs(c{k}) >= {_MAX_EXACT_FLOAT} THEN format('{{:e}}', c{k}) ELSE {text} END"
         )
 
-    def create(self, db: Session, query: str, number: int | None = None) -> None:
+    def number(self, k: int) -> str:
+        """Return SQL for a column of numbers; NULL for what is none."""
+        if self.format in ("text", "json") or self.types[k : k + 1] == ["VARCHAR"]:
+            return as_number(f"c{k}::VARCHAR")
+        return f"try_cast(c{k} AS DOUBLE)"
+
+    def insert_texts(self, db: Session, table: str, k: int, first: int) -> None:
+        """Insert the texts of a column that are no numbers into a table (row, text).
+
+        Rows are counted from `first`.
+        """
+        rows = f"SELECT row_number() OVER () - 1 + {first} AS row, trim(c{k}::VARCHAR) AS text"
+        self.create(
+            db,
+            f"INSERT INTO {table} SELECT * FROM ({rows} FROM {{table}})"
+            f" WHERE text IS NOT NULL AND {as_number('text')} IS NULL",
+        )
+
+    def create(self, db: Session, query: str) -> None:
         """Run a query whose ``{table}`` is this table, as in ``CREATE TABLE t AS FROM {table}``.
 
-        Columns of text and JSON files are read as text, except for the column at position `number`
-        of a text file, which is read as float64. JSON columns that the query does not name are not
-        read. Raises InputError if the file is damaged, or if lines have a wrong number of columns
-        or text in place of a number. The error gives the number of bad lines and the first five.
+        Columns of text and JSON files are read as text. JSON columns that the query does not name
+        are not read. Raises InputError if the file is damaged, or if lines have a wrong number of
+        columns. The error gives the number of bad lines and the first five.
         """
         if not self.layout and (self.packed or self.format == "text"):
             self._check_end()
@@ -201,17 +227,15 @@ class TableFile(NamedTuple):
             matrix = _read_npz(db, self.path)
             _register(db, [matrix.row, matrix.col, matrix.data])
         with reading(self.path):
-            self._execute(db, query, number)
+            self._execute(db, query)
         if self.layout:
             db.execute("DROP TABLE lines")
         if self.format == "text":
             self._refuse_rejected(db)
-        if number is not None and self._has_underscores():
-            self._refuse_underscores(db, number)
 
-    def _execute(self, db: Session, query: str, number: int | None) -> None:
+    def _execute(self, db: Session, query: str) -> None:
         """Run a query; again, if it fails, for lines of text that end in different ways."""
-        table = self._sql(query, number, mixed_ends=self.mixed)
+        table = self._sql(query, mixed_ends=self.mixed)
         try:
             db.execute(query.replace("{table}", table))
         except duckdb.InvalidInputException:
@@ -219,7 +243,7 @@ class TableFile(NamedTuple):
                 raise
             # DuckDB raises this error if some lines end in \r\n and others in \n
             db.execute("DROP TABLE IF EXISTS reject_errors; DROP TABLE IF EXISTS reject_scans")
-            db.execute(query.replace("{table}", self._sql(query, number, mixed_ends=True)))
+            db.execute(query.replace("{table}", self._sql(query, mixed_ends=True)))
 
     def rows(self, db: Session) -> Iterator[Sequence[str | None]]:
         """Yield the cells of each row as text, in little memory for any width.
@@ -235,7 +259,7 @@ class TableFile(NamedTuple):
         cells = ", ".join(f"c{k}::VARCHAR" for k in range(self.width))
         cursor = db.cursor()  # other queries run between two fetches
         with reading(self.path):
-            cursor.execute(f"SELECT {cells} FROM {self._sql(cells, None)}")
+            cursor.execute(f"SELECT {cells} FROM {self._sql(cells)}")
             while rows := cursor.fetchmany(max(1, SAMPLE_BYTES // self.width)):
                 yield from rows
 
@@ -269,7 +293,7 @@ class TableFile(NamedTuple):
 
     # -------------------------------------------------------------------------------------- SQL
 
-    def _sql(self, query: str, number: int | None, *, mixed_ends: bool = False) -> str:
+    def _sql(self, query: str, *, mixed_ends: bool = False) -> str:
         """Return SQL for the table; `mixed_ends` says that lines of text end in different ways."""
         if self.layout:
             return f"({self.layout.rows})"
@@ -280,7 +304,7 @@ class TableFile(NamedTuple):
             return f"{columns_of_parquet(self.path)} AS t({columns})"
         if self.format == "json":
             return self._json_sql(query)
-        return self._text_sql(number, mixed_ends)
+        return self._text_sql(mixed_ends)
 
     def _json_sql(self, query: str) -> str:
         """Return SQL for a JSON file, with the columns that a query names."""
@@ -292,7 +316,7 @@ class TableFile(NamedTuple):
             f" {_compression(self.packed)}) AS t({columns})"
         )
 
-    def _text_sql(self, number: int | None, mixed_ends: bool) -> str:
+    def _text_sql(self, mixed_ends: bool) -> str:
         """Return SQL for a text file.
 
         Mixed line ends need DuckDB's non-strict mode, which ignores surplus columns. Therefore a
@@ -300,10 +324,7 @@ class TableFile(NamedTuple):
         surplus column.
         """
         quote = "" if self.delimiter in ("::", NO_DELIMITER) else '"'
-        types = ["VARCHAR"] * self.width
-        if number is not None:
-            types[number] = "DOUBLE"
-        fields = ", ".join(f"c{k}: '{name}'" for k, name in enumerate(types))
+        fields = ", ".join(f"c{k}: 'VARCHAR'" for k in range(self.width))
         source = (
             f"read_csv({_quoted(self.path)}, auto_detect = false, header = false,"
             f" skip = {self.first_line - 1}, delim = {literal(self.delimiter)},"
@@ -376,38 +397,11 @@ class TableFile(NamedTuple):
         if bad[0][-1] >= _MAX_REJECTS:
             n_lines = f"{len(bad)} or more lines"
         message = f"{self.path}: {n_lines} cannot be read; correct or remove them"
-        if any("convert string" in error for _, _, error, _, _ in bad):
-            message += (
-                ": write numbers with a point for decimals, and no other comma, sign or unit;"
-                f" {named('missing')} WORD leaves out lines with WORD in place of a rating"
-            )
         for line, column, error, content, _ in bad[:SHOWN]:
             name = self.names[int(column[1:])] if column else ""
             reason = error.splitlines()[0].replace(f'"{column}"', f'"{name}"')
             message += f"\n  line {line}: {reason} ({str(content).strip()[:60]!r})"
         raise InputError(message)
-
-    def _has_underscores(self) -> bool:
-        """Whether a text file has underscores below its header."""
-        with opened(self.path) as file:
-            for _ in range(self.first_line - 1):
-                file.readline()
-            while block := file.read(BLOCK_BYTES):
-                if b"_" in block:
-                    return True
-        return False
-
-    def _refuse_underscores(self, db: Session, number: int) -> None:
-        """Raise InputError if a column of numbers has underscores, which DuckDB reads over."""
-        query = f"SELECT row_number() OVER () - 1 AS row, c{number} AS text FROM {{table}}"
-        self.create(
-            db, f"CREATE OR REPLACE TABLE odd AS FROM ({query}) WHERE contains(text, '_') LIMIT 1"
-        )
-        if odd := db.execute("FROM odd").fetchall():
-            row, text = odd[0]
-            raise InputError(
-                f"{self.path}: {self.names[number]} in {self.where(row)} is not a number: {text!r}"
-            )
 
 
 def _rows_of_columns(columns: Sequence[Array]) -> Iterator[list[str | None]]:
