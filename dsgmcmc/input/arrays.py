@@ -179,6 +179,8 @@ class RatingArrays(NamedTuple):
         Number of ratings that were left out, because they are not known.
     unrated : dict of str to list of str
         Names of the rows and columns of a matrix that have no ratings, by "user" and "item".
+    are_rows_numbered : bool
+        Whether the rows of a matrix have no labels, so that their names are their positions.
     """
 
     columns: dict[str, Array]
@@ -186,6 +188,7 @@ class RatingArrays(NamedTuple):
     about: str = ""
     left_out: int = 0
     unrated: Mapping[str, list[str]] = MappingProxyType({})
+    are_rows_numbered: bool = False
 
     def names(self, role: str) -> Array:
         """Return the names of users or items, (n,); those of several parts are tuples."""
@@ -404,6 +407,7 @@ def _read_wide(X: Any, columns: str | Columns | None, missing: Missing) -> Ratin
         labels={},
         about=describe_matrix(matrix.labels, matrix.named_by),
         unrated=unrated,
+        are_rows_numbered=matrix.names is None,
     )
 
 

@@ -205,15 +205,17 @@ def has_holes(column: Array) -> bool:
 
 
 def _index_names(frame: Any) -> Array | None:
-    """Return the names of rows in the index of a data frame; None if they are only numbers.
+    """Return the names of rows in the index of a data frame; None if it has no labels.
 
-    A range without a name is what a data frame has by itself; pandas 3 makes ranges of other
-    indices, too.
+    The numbers 0, 1, ... without a name are what a data frame has by itself; they are positions.
     """
-    index = getattr(frame, "index", range(0))
-    if hasattr(index, "step") and not getattr(index, "name", None):
+    index = getattr(frame, "index", None)
+    if index is None:
         return None
     names = np.asarray(index)
+    is_unnamed = getattr(index, "name", None) is None and names.dtype.kind in "iu"
+    if is_unnamed and np.array_equal(names, np.arange(len(names))):
+        return None
     if getattr(index, "nlevels", 1) > 1:
         # tuples would be names of several parts, which rows of a matrix do not have
         return np.array([str(name) for name in names], object)

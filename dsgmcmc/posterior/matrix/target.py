@@ -249,6 +249,8 @@ def other_matrix(run: Run, training: TrainingData, X: Any, form: InputForm) -> N
     if (run.items.index_of(labels) < 0).all():
         raise InputError(f"the model knows none of the columns: {listed(labels.tolist())}")
     names = matrix.names
+    if matrix.position is None and hasattr(X, "columns") and _are_rows_numbered(run, trained):
+        names = None  # labels say nothing of rows that had none
     if names is None:
         if trained is not None and _are_equal(matrix, trained):
             names = _row_names(trained)
@@ -262,6 +264,18 @@ def other_matrix(run: Run, training: TrainingData, X: Any, form: InputForm) -> N
         bounded = BoundedCells(row, column, lower, upper, np.ones(len(row)))
         values[row, column] = np.nan
     return NamedMatrix(names, labels, values, build, bounded)
+
+
+def _are_rows_numbered(run: Run, trained: Matrix | None) -> bool:
+    """Whether the rows of the training matrix had no labels, so that their names are positions.
+
+    `trained` is None if that matrix is not in memory.
+    """
+    if trained is not None:
+        return trained.names is None
+    ids = run.users.ids
+    is_counted = run.users.integers and np.array_equal(np.sort(ids), np.arange(len(ids)))
+    return run.reading.matrix and is_counted
 
 
 def _column_of_users(X: Any, columns: str | Columns | None) -> Columns | None:

@@ -71,9 +71,11 @@ class NewRatings(NamedTuple):
         if X is None:
             no_names = np.zeros(0, object)
             return cls(entity, no_names, no_names, np.zeros(0), np.zeros(0), described)
-        run.vocabulary(entity)  # checks the entity
+        vocabulary = run.vocabulary(entity)
         read = read_new(run, X, y, form)
         names = read.names(entity)
+        if read.are_rows_numbered and entity == "user":
+            _refuse_known_positions(vocabulary, names)
         values = read.columns["rating"]
         bad_scale = find_bad_scale(values.min(), values.max())
         if bad_scale:
@@ -267,6 +269,17 @@ def bounds_of(run: Run, ratings: Mapping[str, Array]) -> tuple[Float64, Float64]
         np.where(is_exact, values, ratings["lower"]),
         np.where(is_exact, values, ratings["upper"]),
     )
+
+
+def _refuse_known_positions(vocabulary: Vocabulary, names: Array) -> None:
+    """Raise InputError if rows of a matrix without labels may be those of known users."""
+    known = len(np.unique(names[vocabulary.index_of(names) >= 0]))
+    if known:
+        raise InputError(
+            f"the rows of the matrix have no labels, and by their positions {known:,} of them are"
+            " users that the model knows: for new users, give a data frame with other labels in its"
+            " index, or call complete; for these users, name the index, X.rename_axis('user')"
+        )
 
 
 def _refuse_known_rows(vocabulary: Vocabulary, names: Array) -> None:
