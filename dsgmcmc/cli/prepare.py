@@ -135,8 +135,8 @@ def _notes(summary: Summary, settings: PrepareSettings) -> list[str]:
     """List what the user should know about a ratings file."""
     notes = [note for features in summary.features.values() for note in features["notes"]]
     if summary.duplicates:
-        used = f"the {settings.duplicates} rating by {summary.order} is used"
-        if settings.duplicates == "mean":
+        used = f"the {settings.of_repeated} rating by {summary.order} is used"
+        if settings.of_repeated == "mean":
             used = "their mean is used"
         notes.append(
             f"{summary.duplicates:,} ratings repeat the user and item of another rating: {used}"

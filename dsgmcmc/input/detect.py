@@ -192,6 +192,7 @@ def _with_layout(path: Path, layout: Layout) -> TableFile:
 def _open_lines(path: Path, lines: list[str], is_header: IsHeader) -> TableFile:
     """Return the table that a text file has, by its first lines."""
     filled = [k for k, line in enumerate(lines) if line.strip()]
+    _refuse_delimiter_line(path, lines[filled[0]])
     body = list(itertools.dropwhile(lambda k: lines[k].lstrip().startswith(("#", "%")), filled))
     if not body:
         body = filled
@@ -235,6 +236,16 @@ def _open_lines(path: Path, lines: list[str], is_header: IsHeader) -> TableFile:
         delimiter=NO_DELIMITER,
         layout=blank_separated(len(fields), first_line - 1),
     )
+
+
+def _refuse_delimiter_line(path: Path, line: str) -> None:
+    """Raise InputError if a first line tells spreadsheets the delimiter; decimals may be commas."""
+    note = line.strip().strip('"')
+    if re.fullmatch("sep=.", note):
+        raise InputError(
+            f"{path}: line 1 ({note}) is for spreadsheets and not of the table: remove line 1, and"
+            " write decimals with a point"
+        )
 
 
 def _has_row_names(sample: list[list[str]], n_fields: int) -> bool:

@@ -72,6 +72,16 @@ class Head:
             return True  # a user without a name would be refused
         return self._judge_numbers()
 
+    def may_be_second_header(self) -> bool:
+        """Whether the line, below a header, has whole numbers above decimals, as hours or groups.
+
+        Equal ones, such as the zeros of a blank, are ratings.
+        """
+        numbers = self.numbers
+        if not np.isfinite(numbers).all() or len(set(numbers.tolist())) < 2:
+            return False
+        return not np.any(numbers % 1) and self._has_decimals_below()
+
     def _judge_texts(self, is_text: Array) -> bool | None:
         """Judge a line with texts; those of a row recur in others."""
         texts = {text for text, found in zip(self.texts, is_text, strict=True) if found}

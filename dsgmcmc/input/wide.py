@@ -7,6 +7,7 @@ its memory.
 
 from __future__ import annotations
 
+import re
 import zipfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -25,7 +26,7 @@ from dsgmcmc.input.sources.tables import SHOWN, TableFile, add_columns, is_numbe
 from dsgmcmc.input.values import TRUTH, are_truth, missing_words
 from dsgmcmc.settings import named
 from dsgmcmc.tables.session import Session, memory_of
-from dsgmcmc.tables.usual import EMPTY, Columns, find_column
+from dsgmcmc.tables.usual import EMPTY, Columns, find_column, shortened
 from dsgmcmc.types import Array, Float64
 
 Reporter = Callable[[str], None]
@@ -95,6 +96,10 @@ class _Numbers(dict[str | None, float]):
         return np.fromiter(numbers, np.float64, len(rows) * width).reshape(len(rows), width)
 
 
+#: A number with a decimal comma.
+_DECIMAL_COMMA = re.compile(r"\s*[-+]?[0-9]+,[0-9]+\s*")
+
+
 class _BadCells:
     """Cells that have no number, or no name of a user or an item.
 
@@ -109,6 +114,9 @@ class _BadCells:
         self._items = items
         self._number = 0
         self._shown = ""
+        self._texts: list[str] = []
+        self._rows = set[int]()
+        self._columns = set[int]()
 
     def add(
         self, rows: Sequence[Sequence[str | None]], users: Array, bad: Array, n_before: int
@@ -118,6 +126,11 @@ class _BadCells:
             where = self._table.where(n_before + k)
             cell = f"item {self._items[j]}: {rows[k][j]!r} (user {users[k]})"
             self._shown += f"\n  {where}, {cell}"
+            self._texts.append(rows[k][j] or "")
+        if len(self._rows) < 2:
+            self._rows |= set((n_before + np.flatnonzero(bad.any(axis=1))[:2]).tolist())
+        if len(self._columns) < 2:
+            self._columns |= set(np.flatnonzero(bad.any(axis=0))[:2].tolist())
         self._number += int(bad.sum())
 
     def refuse(self) -> None:
@@ -125,9 +138,21 @@ class _BadCells:
         if self._number:
             raise InputError(
                 f"{self._table.path}: {self._number:,} cell(s) have no number, or no name of a user"
-                f" or an item; correct them, or give {named('missing')} VALUE,... if they mean not"
-                f" rated ('' for an empty name){self._shown}"
+                f" or an item; {self._advice()}{self._shown}"
             )
+
+    def _advice(self) -> str:
+        """Return what to do with the cells."""
+        if self._texts and all(map(_DECIMAL_COMMA.fullmatch, self._texts)):
+            return "write decimals with a point, not with a comma"
+        general = (
+            f"correct them, or give {named('missing')} VALUE,... if they mean not rated ('' for an"
+            " empty name)"
+        )
+        if self._rows == {0} and 2 * self._number > len(self._items):
+            where = self._table.where(0)
+            return f"if {where} has units or is another header, remove {where}; or {general}"
+        return general
 
 
 class _WordNumbers(dict[str | None, int]):
@@ -223,6 +248,8 @@ def inspect_wide(
         return dense, ENTRIES
     if table.format == "lines" or table.delimiter == "::":
         raise InputError(f"{path} has a line for each rating: leave out {named('matrix')}")
+    if table.header and choice.first_line is None:
+        _refuse_second_header(table, missing)
     if columns:
         names = table.names if table.header else None
         positions = locate(Heading(path, names, table.width), columns, ("user",))
@@ -236,6 +263,20 @@ def inspect_wide(
     if position is not None:
         return table, {"user": position}
     return table, _judge_first(db, table, missing)
+
+
+def _refuse_second_header(table: TableFile, missing: Sequence[str]) -> None:
+    """Raise InputError if the first row below the header may be a second one, of numbers."""
+    if len(table.sample) < 2:
+        return
+    fields = table.sample[0]
+    if Head(fields, table.sample[1:], _Numbers(missing).table).may_be_second_header():
+        where = table.where(0)
+        raise InputError(
+            f"{table.path}: {where} ({shortened(list(fields))}) has whole numbers above decimals:"
+            f" if it is a second header, remove {where}; if it has ratings, {named('first_line')}"
+            " names says that line 1 alone has names"
+        )
 
 
 def _find_names(table: TableFile) -> int | None:

@@ -33,6 +33,11 @@ from dsgmcmc.input.sources.tables import first_column
 from dsgmcmc.input.values import parse_missing
 from dsgmcmc.prepare import arrange, doubts
 from dsgmcmc.prepare.arrange import Entities, SortedRatings
+from dsgmcmc.prepare.matrices import (
+    refuse_equal_items,
+    refuse_repeated_rows,
+    refuse_unlike_matrices,
+)
 from dsgmcmc.prepare.merging import Merging, Repeated, merge_ratings
 from dsgmcmc.prepare.missing_groups import Holes, find_holes
 from dsgmcmc.prepare.not_rated import Codes
@@ -325,6 +330,8 @@ class Ingest:
         findings = self.examine(raw, entities)
         encoded = self.encode(described, entities)
         repeated = self.merge(raw, entities)
+        if self.settings.duplicates is None:
+            refuse_repeated_rows(raw.tables, repeated.removed)
         holes = self.hold_out_as_missing(raw, entities, repeated)
         test_condition = self.split(raw, repeated)
         ordered = self.sort(raw, entities, test_condition, repeated)
@@ -350,9 +357,9 @@ class Ingest:
         with Ratings(self.out) as written:
             found += doubts_about_test(written)
         found += raw.notes
-        if repeated.removed and self.settings.duplicates in ("first", "last"):
+        if repeated.removed and self.settings.of_repeated in ("first", "last"):
             found += load.find_untimed(raw.tables, raw.loaded)
-        if repeated.removed and self.settings.duplicates == "mean":
+        if repeated.removed and self.settings.of_repeated == "mean":
             found.append(
                 f"the mean of several measurements counts like one, as their numbers are lost: keep"
                 f" them by {named('duplicates')} keep"
@@ -392,14 +399,12 @@ class Ingest:
         if self.settings.test is not None:
             sources.append(self.settings.test)
         tables = self._open_all(sources)
-        without_names = sum(not table.columns for table in tables[: len(self.inputs)])
         if self.settings.test is not None:
             tables[-1] = tables[-1]._replace(test=True)
-        if without_names > 1:
-            raise InputError(
-                "several matrices need names of rows: the first column, or"
-                f" {named('columns')} user=NAME"
-            )
+        refuse_unlike_matrices(tables[: len(self.inputs)])
+        if self.settings.duplicates in (None, "error"):
+            for table in tables:
+                refuse_equal_items(table)
         load.refuse_differences(tables)
         return tables
 
@@ -565,7 +570,7 @@ class Ingest:
         self.report("matching names")
         merging = Merging(
             seed=self.settings.seed,
-            duplicates=self.settings.duplicates,
+            duplicates=self.settings.of_repeated,
             measures=load.measures_of(self.db),
             grouped=self.is_grouped,
             timed=raw.in_order or self.settings.temporal,

@@ -62,11 +62,12 @@ class PrepareSettings(Checked):
         False,
         offered=False,
     )
-    duplicates: Duplicates = setting(
+    duplicates: Duplicates | None = setting(
         "Rating to use if a user rated an item more than once: the first or last by timestamp (or"
         " line), or the mean; keep: all, as measurements of their own; error: refuse such"
         " ratings.",
-        "last",
+        None,
+        shown="last; asked for matrices",
     )
     matrix: bool = setting(
         "The files are matrices: a row a user, a column an item. Cells that are empty, NaN, NA,"
@@ -116,6 +117,11 @@ class PrepareSettings(Checked):
         shown="60 % of the memory of the machine, or of the cgroup's limit",
     )
     force: bool = setting("Replace OUT.", False)
+
+    @property
+    def of_repeated(self) -> Duplicates:
+        """Which of repeated ratings is used."""
+        return self.duplicates or "last"
 
     @property
     def temporal(self) -> bool:
