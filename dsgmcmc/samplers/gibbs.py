@@ -57,9 +57,13 @@ class Gibbs(Sampler[GibbsConfig, Target]):
 
     @override
     def step(self, target: Target, iteration: int) -> None:
+        rows_by_factor = {rows.factor: rows for rows in target.rows_by_factor()}
         for factor in Factor:
-            for block, conditional in target.conditionals(factor, "theta"):
-                block.update(NORMAL, sd=1.0)
+            conditionals = list(target.conditionals(factor, "theta"))
+            # one call for all blocks, which must not change before they are read
+            if conditionals:
+                rows_by_factor[factor].update(NORMAL, sd=1.0)
+            for block, conditional in conditionals:
                 with block.timers("update"):
                     draw_normal_rows(
                         block["theta"],
