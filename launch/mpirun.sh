@@ -103,7 +103,8 @@ listen() {
     esac
     if [[ -n $block || $line =~ ^(-{74}|={83})$ ]]; then
       block+=$line$'\n'
-      [[ $block == *$'\n'?* && $line =~ ^(-{74}|={83})$ ]] || continue
+      # a block without an end must not hold back what the run prints
+      [[ ${#block} -gt 4000 || $block == *$'\n'?* && $line =~ ^(-{74}|={83})$ ]] || continue
       if [[ $block =~ "non-zero status"|"non-zero exit code"|"BAD TERMINATION" ]]; then
         said+=$block
       else

@@ -191,10 +191,13 @@ def test_tasks_of_an_array_share_a_run_one_at_a_time(slurm, folder):
 
 
 def test_an_array_of_one_job_after_the_other_continues_a_run(slurm, folder):
-    """`--array=0-1%1`: the second task finds the run complete."""
-    number = slurm.submit(folder, script(folder), "--array=0-1%1")
+    """`--array=0-1%1`: the second task finds the run complete; logs have the name of their task."""
+    named = "--output=%x-%A_%a.log"
+    assert named in (ROOT / "docs" / "clusters.md").read_text(encoding="utf-8")
+    number = slurm.submit(folder, script(folder), "--array=0-1%1", named)
     for task in range(2):
         slurm.wait(f"{number}_{task}", folder, "COMPLETED")
+        assert f"job {number}_{task}," in (folder / f"dsgmcmc-{number}_{task}.log").read_text()
     assert digest(folder / "run") == expected(ITERATIONS)
 
 
