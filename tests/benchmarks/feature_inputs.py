@@ -40,7 +40,6 @@ def times() -> Iterator[Input]:
         dated = table.assign(date=dates)
         yield from in_forms(f"times {form}", dated, {"duplicates": "last"})
         csv = dated.to_csv(index=False)
-        yield file(f"times {form}, first", csv, {"duplicates": "first"})
         yield file(f"times {form}, temporal", csv, {"split": "temporal", "test_fraction": 0.2})
         yield file(f"times {form}, kept", csv, {"timestamps": True})
         yield Input(f"times {form}, effects", dated, {"duplicates": "last", "time_levels": "user"})

@@ -104,9 +104,9 @@ def parquet(table: pd.DataFrame) -> bytes:
 def in_forms(
     name: str, table: pd.DataFrame, settings: Settings = NOTHING, *, every: bool = False
 ) -> Iterator[Input]:
-    """Yield a table as a file and as a data frame, and in one or `every` other form of each.
+    """Yield a table as a file and as a data frame, and in one or `every` other form.
 
-    Which other forms it has depends on its name alone.
+    Which other form it has depends on its name alone.
     """
     is_named = bool(settings.get("matrix")) and not isinstance(table.index, pd.RangeIndex)
 
@@ -128,9 +128,18 @@ def in_forms(
         "dict": lambda: {column: table[column].tolist() for column in table},
     }
     number = zlib.crc32(name.encode())
-    for form in chosen(list(files), number, every=every):
+    of_files = chosen(list(files), number)
+    of_objects = chosen([*objects, "y"], number)
+    if every:
+        of_files = list(files)
+        of_objects = [*objects, "y"]
+    elif number % 2:
+        of_files.pop()
+    else:
+        of_objects.pop()
+    for form in of_files:
         yield Input(f"{name}, {form}", (form,), settings, {form: files[form]()})
-    for form in chosen([*objects, "y"], number, every=every):
+    for form in of_objects:
         if form != "y":
             yield Input(f"{name}, {form}", objects[form](), settings)
         elif "rating" in table:
@@ -138,10 +147,8 @@ def in_forms(
             yield Input(f"{name}, frame and y", pairs, settings, y=table.rating)
 
 
-def chosen(forms: list[str], number: int, *, every: bool) -> list[str]:
-    """Return the first form and one of the others, which a number chooses, or every form."""
-    if every:
-        return forms
+def chosen(forms: list[str], number: int) -> list[str]:
+    """Return the first form and one of the others, which a number chooses."""
     return [forms[0], forms[1 + number % (len(forms) - 1)]]
 
 

@@ -13,15 +13,12 @@ DuckDB, another version of it writes another table.
 
 import json
 import logging
-import os
 import sys
 import tempfile
-import time
 import warnings
 import zlib
 from collections.abc import Iterator
 from contextlib import chdir
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -29,13 +26,12 @@ import feature_inputs
 import science_inputs
 import table_inputs
 import text_inputs
+from before_after import Record, plain, run
 from bench import arguments
 from reading_inputs import Input, options_of
 from support import typed
 
 from dsgmcmc import BPMF, RunWarning
-
-Record = dict[str, Any]
 
 PARTS = (text_inputs, table_inputs, feature_inputs, science_inputs)
 
@@ -45,11 +41,6 @@ SHORT: dict[str, Any] = {"rank": 0, "iterations": 4, "burn_in": 2}
 NO_RUN = "no-run"
 #: Settings of both ways; others are those of `prepare` alone.
 OF_BOTH = frozenset(BPMF().get_params())
-
-
-def plain(text: str, folder: Path) -> str:
-    """Words of a message without the path of the folder and the ends of lines."""
-    return " ".join(text.replace(f"{folder}/", "").replace(str(folder), "FOLDER").split())
 
 
 def facts_of(text: str, folder: Path) -> Any:
@@ -103,6 +94,7 @@ def in_python(case: Input, folder: Path) -> Record:
     log.addHandler(messages)
     log.setLevel(logging.INFO)
     start = None if is_read_in_every_way(case) else NO_RUN
+    written = Path("run.ratings.h5")
     try:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
@@ -111,8 +103,8 @@ def in_python(case: Input, folder: Path) -> Record:
         record["read"] = plain(repr(model.data_), folder)
     except Exception as error:
         record["error"] = f"{type(error).__name__}: {plain(str(error), folder)}"
-        if NO_RUN in str(error):
-            record["error"] = ""
+        if start is not None and written.exists():
+            record["error"] = ""  # that there is no such run
     finally:
         log.removeHandler(messages)
     record["warned"] = [
@@ -121,8 +113,8 @@ def in_python(case: Input, folder: Path) -> Record:
         if not issubclass(each.category, RunWarning | DeprecationWarning | FutureWarning)
     ]
     record["logged"] = [plain(line, folder) for line in messages.lines if start is not None]
-    if Path("run.ratings.h5").exists():
-        record["info"] = facts_of(typed("info", "run.ratings.h5", "--json").out, folder)
+    if written.exists():
+        record["info"] = facts_of(typed("info", written, "--json").out, folder)
     return record
 
 
@@ -138,51 +130,14 @@ def read(case: Input) -> Iterator[tuple[str, Record]]:
         yield f"{case.name} in Python", in_python(case, folder)
 
 
-def differences(before: Any, after: Any, place: str = "") -> Iterator[str]:
-    """Lines on what differs between two records."""
-    if isinstance(before, dict) and isinstance(after, dict):
-        for key in sorted(before.keys() | after.keys()):
-            yield from differences(before.get(key), after.get(key), f"{place}/{key}")
-    elif before != after:
-        yield f"{place}\n    was {before!r}\n    is  {after!r}"
-
-
-def main() -> int:
-    """Write the table, or compare with it."""
-    parser = arguments(__doc__)
-    parser.add_argument("table", type=Path)
-    parser.add_argument("--only", default="", help="inputs whose names contain this")
-    parsed = parser.parse_args()
-    os.environ["COLUMNS"] = "100"
-    begin = time.process_time()
-    table = parsed.table.resolve()
-    before: dict[str, Record] = {}
-    if table.exists():
-        before = json.loads(table.read_text(encoding="utf-8"))
-    after: dict[str, Record] = {}
-    for case in chain.from_iterable(part.inputs() for part in PARTS):
-        if parsed.only not in case.name:
-            continue
-        with tempfile.TemporaryDirectory() as place, chdir(place):
-            after |= json.loads(json.dumps(dict(read(case))))
-    differ = 0
-    if before:
-        chosen = {name for name in before if parsed.only in name}
-        for name in sorted(chosen | after.keys()):
-            lines = list(differences(before.get(name), after.get(name)))
-            differ += bool(lines)
-            for line in lines:
-                print(f"{name}: {line}")
-    else:
-        table.write_text(json.dumps(after, indent=1) + "\n", encoding="utf-8")
-    refused = sum(bool(record.get("error")) for record in after.values())
-    seconds = time.process_time() - begin
-    print(
-        f"{len(after)} readings, {refused} of them refused, {differ} differ;"
-        f" {seconds:.0f} processor seconds"
-    )
-    return int(differ > 0)
+def records(only: str) -> Iterator[tuple[str, Record]]:
+    """Yield what comes of inputs, each read in a folder of its own."""
+    for part in PARTS:
+        for case in part.inputs():
+            if only in case.name:
+                with tempfile.TemporaryDirectory() as place, chdir(place):
+                    yield from read(case)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run(arguments(__doc__), records))
