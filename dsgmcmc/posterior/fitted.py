@@ -11,7 +11,7 @@ from typing import Any, Literal, ParamSpec, Self, TypeVar, overload
 import numpy as np
 
 from dsgmcmc.errors import AgreedError, InputError, not_fitted, retry_if_gone
-from dsgmcmc.input.arrays import InputForm, RatingArrays, read_pairs
+from dsgmcmc.input.arrays import InputForm, RatingArrays, list_names, read_pairs
 from dsgmcmc.input.roles import parse_columns
 from dsgmcmc.model.predictive.base import Prediction
 from dsgmcmc.posterior.cells.evaluate import evaluate_ratings, refuse_clicks
@@ -21,7 +21,7 @@ from dsgmcmc.posterior.cells.predict import Predictor
 from dsgmcmc.posterior.draws import ENTITIES
 from dsgmcmc.posterior.files import copy_files, files_of, unpack
 from dsgmcmc.posterior.heldout import predict_test
-from dsgmcmc.posterior.index import refuse_unknown, unknown_names
+from dsgmcmc.posterior.index import Vocabulary, refuse_unknown, unknown_names
 from dsgmcmc.posterior.item_parameters import item_parameters, ratings_of_fit, user_parameters
 from dsgmcmc.posterior.lists.ranking import Ranking
 from dsgmcmc.posterior.lists.request import Request, joined, lists
@@ -669,12 +669,17 @@ class FittedModel:
             at_least=at_least,
             include_rated=include_rated,
         )
-        return self._lists(Request(ranking, users, candidates, exclude))
-
-    def _lists(self, request: Request) -> Any:
-        """Return lists as a table like the users that were given, or like the ratings."""
-        self._fitted()
-        return self._table(joined(lists(self._rows, request)), request.users)
+        run = self._fitted()
+        chosen = users  # of three directions, slices
+        if not run.directions:
+            chosen = _listed(users, run.users)
+        request = Request(
+            ranking,
+            chosen,
+            candidates=_listed(candidates, run.items),
+            exclude=_listed(exclude, run.items),
+        )
+        return self._table(joined(lists(self._rows, request)), users)
 
     @renewing
     def recommend_pairs(
@@ -709,7 +714,9 @@ class FittedModel:
             at_least=at_least,
             include_rated=include_rated,
         )
-        return self._lists(Request(ranking, candidates=candidates, of_pairs=True))
+        items = self._fitted().items
+        request = Request(ranking, candidates=_listed(candidates, items), of_pairs=True)
+        return self._table(joined(lists(self._rows, request)))
 
     @renewing
     def similar(self, name: Any, n: int = 10, *, kind: Literal["user", "item"] = "item") -> Any:
@@ -810,6 +817,13 @@ class FittedModel:
 def _pairs_of(rated: RatingArrays) -> list[Array]:
     """Return the names of the users and of the items of ratings."""
     return [rated.names(entity) for entity in ENTITIES]
+
+
+def _listed(names: Any, vocabulary: Vocabulary) -> list[Any] | None:
+    """Return names of users or items as a list."""
+    if names is None:
+        return None
+    return list_names(names, vocabulary.entity, vocabulary.parts)
 
 
 def open_run(path: str | PathLike[str], *, data: str | PathLike[str] | None = None) -> FittedModel:

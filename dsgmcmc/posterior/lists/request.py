@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dsgmcmc.errors import InputError
-from dsgmcmc.input.arrays import list_names
 from dsgmcmc.input.titles import read_names
 from dsgmcmc.posterior.cells.fitted_rows import FittedRows, UsersByRow
 from dsgmcmc.posterior.index import Vocabulary, item_titles
@@ -39,10 +38,10 @@ class Request(NamedTuple):
     ranking : Ranking
         How items are ranked; its `among` are the items that may be recommended, besides
         `candidates` and `exclude`.
-    users : optional
-        Names of users in any form of `dsgmcmc.input.arrays.list_names`, or slices of a table of
-        three directions (`Slices`); default all users.
-    candidates, exclude : optional
+    users : list, optional
+        Names of users, or slices of a table of three directions in any form of `Slices.read`;
+        default all users.
+    candidates, exclude : list, optional
         Names of items that may be recommended (default all), and must not be.
     titles : dict of int to str, optional
         Titles of items by row, for a column ``item_name``.
@@ -52,8 +51,8 @@ class Request(NamedTuple):
 
     ranking: Ranking
     users: Any = None
-    candidates: Any = None
-    exclude: Any = None
+    candidates: list[Any] | None = None
+    exclude: list[Any] | None = None
     titles: dict[int, str] | None = None
     of_pairs: bool = False
 
@@ -77,7 +76,7 @@ class Request(NamedTuple):
 
     def ranking_for(self, run: Run, tell: Callable[[str], None]) -> Ranking:
         """Return the ranking with all items that may be recommended; notes go to `tell`."""
-        among = allowed_items(run, _items(self.candidates, run), _items(self.exclude, run), tell)
+        among = allowed_items(run, self.candidates, self.exclude, tell)
         if self.ranking.among is not None:
             among &= self.ranking.among
         for note in warn_of_few(run, self.ranking.by, self.ranking.at_least):
@@ -154,8 +153,7 @@ def _users(model: FittedRows, names: Any) -> UsersByRow:
     """Return users by name, each of them once; without names all, in the order of their names."""
     users = model.run.users
     if names is not None:
-        listed = users.typed(list_names(names, "user", users.parts))
-        return model.users(list(dict.fromkeys(listed.tolist())))
+        return model.users(list(dict.fromkeys(users.typed(names).tolist())))
     rows = np.argsort(users.ids, kind="stable").astype(np.int32)
     if model.newcomers is not None:
         rows = index_with(users, users.ids[rows], model.newcomers)
@@ -177,13 +175,6 @@ def joined(blocks: Iterable[ListBlock]) -> Columns:
     """Return the columns of all blocks, one after the other."""
     tables = [block.columns for block in blocks]
     return {name: np.concatenate([table[name] for table in tables]) for name in tables[0]}
-
-
-def _items(names: Any, run: Run) -> list[Any] | None:
-    """Return names of items as a list, or None."""
-    if names is None:
-        return None
-    return list_names(names, "item", run.items.parts)
 
 
 def _names_in(file: Path | None) -> list[str] | None:
