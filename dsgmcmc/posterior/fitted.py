@@ -31,8 +31,6 @@ from dsgmcmc.posterior.matrix.complete import (
     Completion,
     MatrixTarget,
     complete,
-    complete_with_sd,
-    impute,
 )
 from dsgmcmc.posterior.matrix.known import KnownCells
 from dsgmcmc.posterior.matrix.target import TrainingData, other_matrix, training_matrix
@@ -484,11 +482,12 @@ class FittedModel:
         target, newcomers = self._target(X)
         completion = Completion(self._fitted(), target.items, newcomers, self.clip)
         fitted = known == "fitted"
+        matrices, sds = complete(completion, target, draws=draws, sd=return_std, fitted=fitted)
         if draws:
-            return impute(completion, target, int(draws), fitted=fitted)
+            return matrices
         if return_std:
-            return complete_with_sd(completion, target, fitted=fitted)
-        return complete(completion, target, fitted=fitted)
+            return matrices[0], sds
+        return matrices[0]
 
     def transform(self, X: Any) -> Any:
         """Return `complete(X)`: the matrix without holes, as scikit-learn's imputers do."""

@@ -27,6 +27,7 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.model.limits import UNLIMITED
 from dsgmcmc.model.predictive.base import Prediction, Predictive
 from dsgmcmc.posterior.cells.predictors import Predictors
+from dsgmcmc.posterior.moments import Estimates
 from dsgmcmc.posterior.rows.added import FoldIn
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.settings import PredictOptions
@@ -136,6 +137,15 @@ class Predictor:
             for name, probability in zip(self._probabilities, probabilities, strict=True):
                 columns[name][rows] = probability
         return columns
+
+    def moments(self, users: Int32, items: Int32) -> Estimates:
+        """Return the means and standard deviations of new ratings of pairs, (q,) each."""
+        mean = np.empty(len(users))
+        sd = np.empty(len(users))
+        for rows, predictive in self.distributions(users, items):
+            mean[rows] = self.limits.clip(predictive.mean)
+            sd[rows] = predictive.sd
+        return Estimates(mean, sd)
 
     def _probabilities_of(self, predictive: Predictive) -> list[Float64]:
         """Return the requested probabilities, (q,) each."""

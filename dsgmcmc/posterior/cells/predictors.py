@@ -53,7 +53,7 @@ class _Pairs:
     new : (p,) int64
         Positions of the pairs of which at least one row was not sampled.
     of_new : dict of entity to RowsOfPairs
-        Rows of these pairs.
+        Rows of these pairs, if there are any.
     owners : (n,) int32
         Rows with parameters of the likelihood; one stands for all if they share the parameters.
     owner : (q,) int32 or None
@@ -99,7 +99,7 @@ class Predictors:
             positions = range(len(run.draws))
         pairs = self._pairs({"user": users, "item": items})
         draws = self._allocated(pairs, positions)
-        is_added_to = len(pairs.new) > 0 or draws.effects is not None
+        is_added_to = bool(pairs.of_new) or draws.effects is not None
         column = 0
         for batch in run.batches(positions):
             self._set_sampled(draws, column, batch, pairs)
@@ -117,6 +117,9 @@ class Predictors:
         for entity, rows in index.items():
             known[entity] = np.where(self.rows[entity].are_sampled(rows), rows, np.int32(-1))
         new = np.flatnonzero((known["user"] < 0) | (known["item"] < 0))
+        of_new = {}
+        if len(new):
+            of_new = {entity: RowsOfPairs.of(rows[new]) for entity, rows in index.items()}
         owners = np.zeros(1, np.int32)
         owner = None
         if self._run.parameter_owner is not None:
@@ -125,7 +128,7 @@ class Predictors:
         return _Pairs(
             known=known,
             new=new,
-            of_new={entity: RowsOfPairs.of(rows[new]) for entity, rows in index.items()},
+            of_new=of_new,
             owners=owners,
             owner=owner,
         )
@@ -184,7 +187,7 @@ class Predictors:
     def _add_at(self, draws: PredictorDraws, column: int, position: int, pairs: _Pairs) -> None:
         """Set pairs with rows that were not sampled, and add effects, at one draw."""
         draw = self._run.draw(position)
-        if len(pairs.new):
+        if pairs.of_new:
             rows = {}
             for entity, of_pairs in pairs.of_new.items():
                 rows[entity] = self.rows[entity].at(position, of_pairs.distinct)
@@ -192,9 +195,9 @@ class Predictors:
             of_items = pairs.of_new["item"].paired(rows["item"])
             mean, variance = join_rows(of_users, of_items, self._run.config.rank)
             scales = rows["user"].noise[of_users.of_pair] * rows["item"].noise[of_items.of_pair]
-            draws.eta[pairs.new, column] = mean
-            draws.spread[pairs.new, column] = variance
-            draws.noise[pairs.new, column] = scales / draw.tau
+            draws.eta[:, column][pairs.new] = mean
+            draws.spread[:, column][pairs.new] = variance
+            draws.noise[:, column][pairs.new] = scales / draw.tau
             owner = self._run.parameter_owner
             if owner is not None:
                 assert draws.parameters is not None

@@ -25,6 +25,7 @@ from dsgmcmc.posterior.cells.predict import Predictor
 from dsgmcmc.posterior.lists.screen import STACK_BYTES, Average, Stack, TableAverage, expectation
 from dsgmcmc.posterior.matrix.draws import MatrixDraws
 from dsgmcmc.posterior.matrix.known import BoundedCells, cells_in_rows
+from dsgmcmc.posterior.moments import Estimates
 from dsgmcmc.posterior.rows.added import FoldIn
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.settings import PredictOptions
@@ -41,28 +42,24 @@ NODES = ((_NODES + 1) / 2).tolist()
 SHARES = (_SHARES / 2).tolist()
 
 
-class Cells(NamedTuple):
-    """Predictions of a block of cells: means and standard deviations, (n, J) each."""
-
-    mean: Array
-    sd: Array
-
-
-class ImputedBlock(NamedTuple):
-    """Drawn cells of some rows of a matrix.
+class Block(NamedTuple):
+    """Predicted or drawn cells of some rows of a matrix.
 
     Attributes
     ----------
     number : int
-        Number of the imputation, from 0.
+        Number of the matrix that is drawn, from 0; 0 if cells are predicted.
     rows : slice
         Rows of the matrix.
-    cells : (n, J) float array
+    values : (n, J) float array
+    sd : (n, J) float array or None
+        Standard deviations of new ratings, if they were asked for.
     """
 
     number: int
     rows: slice
-    cells: Array
+    values: Array
+    sd: Array | None = None
 
 
 @dataclass(frozen=True)
@@ -133,6 +130,44 @@ class Completion:
         for start in range(0, len(users), step):
             yield slice(start, start + step)
 
+    def filled(
+        self, users: Int32, bounded: BoundedCells | None, *, draws: int = 0, sd: bool = False
+    ) -> Iterator[Block]:
+        """Yield all cells of users, block after block.
+
+        Parameters
+        ----------
+        users : (n,) int32
+        bounded : BoundedCells or None
+            Cells that are predicted or drawn between their bounds.
+        draws : int
+            Number of matrices that are drawn, one after the other; 0 predicts one.
+        sd : bool
+            Whether to predict also standard deviations.
+        """
+        if draws:
+            yield from self._drawn(users, bounded, draws)
+            return
+        for rows in self.blocks(users, by_draws=sd):
+            within = cells_in_rows(bounded, rows)
+            if sd:
+                yield Block(0, rows, *self.moments(users[rows], within))
+            else:
+                yield Block(0, rows, self.means(users[rows], within))
+
+    def _drawn(self, users: Int32, bounded: BoundedCells | None, draws: int) -> Iterator[Block]:
+        """Yield the blocks of all matrices that are drawn, matrix after matrix."""
+        for number, position in enumerate(self.positions(draws)):
+            for rows in self.blocks(users, by_draws=True):
+                drawn = self.imputed(
+                    users[rows],
+                    first=rows.start,
+                    number=number,
+                    position=position,
+                    bounded=cells_in_rows(bounded, rows),
+                )
+                yield Block(number, rows, drawn)
+
     # ------------------------------------------------------------------ predictions
 
     def means(self, users: Int32, bounded: BoundedCells | None = None) -> Array:
@@ -157,7 +192,7 @@ class Completion:
             means[bounded.row, bounded.column] = self.within(users, bounded).mean
         return means
 
-    def moments(self, users: Int32, bounded: BoundedCells | None = None) -> Cells:
+    def moments(self, users: Int32, bounded: BoundedCells | None = None) -> Estimates:
         """Return means and standard deviations of new ratings, (n, J) each.
 
         The standard deviations include the noise. `bounded` is as for `means`.
@@ -169,20 +204,18 @@ class Completion:
             cells.sd[bounded.row, bounded.column] = within.sd
         return cells
 
-    def _moments(self, users: Int32) -> Cells:
+    def _moments(self, users: Int32) -> Estimates:
         """Return moments of cells of which no bounds are known."""
         known_rows = self._are_known(users, len(self.run.users))
         if self._average is not None and known_rows and self.run.config.law.is_linear:
             return self._linear_moments(users)
         shape = (len(users), len(self.items))
-        pairs = (np.repeat(users, len(self.items)), np.tile(self.items, len(users)))
-        cells = Cells(np.empty(shape), np.empty(shape))
-        for chosen, predictive in self._predictor.distributions(*pairs):
-            cells.mean.reshape(-1)[chosen] = predictive.mean
-            cells.sd.reshape(-1)[chosen] = predictive.sd
-        return Cells(self._clipped(cells.mean), cells.sd)
+        mean, sd = self._predictor.moments(
+            np.repeat(users, len(self.items)), np.tile(self.items, len(users))
+        )
+        return Estimates(mean.reshape(shape), sd.reshape(shape))
 
-    def _linear_moments(self, users: Int32) -> Cells:
+    def _linear_moments(self, users: Int32) -> Estimates:
         """Return moments if the expected rating is the predictor, by products of matrices."""
         run = self.run
         assert self._stack is not None
@@ -197,7 +230,7 @@ class Completion:
             of_users[:, position] = weight * noise * draw.inverse_scale["user"][users]
             of_items[position] = draw.inverse_scale["item"][self.items]
         variance += of_users @ of_items
-        return Cells(self._clipped(mean + np.float32(run.mean)), np.sqrt(variance))
+        return Estimates(self._clipped(mean + np.float32(run.mean)), np.sqrt(variance))
 
     def _noise(self, position: int) -> float:
         """Return the variance of a rating at noise scales of 1, at a draw."""
@@ -218,7 +251,7 @@ class Completion:
 
     # ------------------------------------------------------------------ cells within bounds
 
-    def within(self, users: Int32, bounded: BoundedCells) -> Cells:
+    def within(self, users: Int32, bounded: BoundedCells) -> Estimates:
         """Return means and standard deviations of cells that are known to lie within bounds, (q,).
 
         They are those of the law between the bounds, over the draws.
@@ -229,7 +262,7 @@ class Completion:
             Users of the rows in which the cells are.
         bounded : BoundedCells
         """
-        cells = Cells(np.empty(len(bounded.row)), np.empty(len(bounded.row)))
+        cells = Estimates(np.empty(len(bounded.row)), np.empty(len(bounded.row)))
         for start in range(0, len(bounded.row), PAIRS_WITHIN):
             part = bounded.select(slice(start, start + PAIRS_WITHIN))
             draws = self._predictor.predictors.at(users[part.row], self.items[part.column])
@@ -309,21 +342,6 @@ class Completion:
             drawn[cells] = np.clip(values, bounded.lower, bounded.upper)
         return drawn
 
-    def imputed_blocks(
-        self, users: Int32, imputations: int, bounded: BoundedCells | None = None
-    ) -> Iterator[ImputedBlock]:
-        """Yield the blocks of all imputations, matrix after matrix."""
-        for number, position in enumerate(self.positions(imputations)):
-            for rows in self.blocks(users, by_draws=True):
-                drawn = self.imputed(
-                    users[rows],
-                    first=rows.start,
-                    number=number,
-                    position=position,
-                    bounded=cells_in_rows(bounded, rows),
-                )
-                yield ImputedBlock(number, rows, drawn)
-
 
 @dataclass(frozen=True)
 class MatrixTarget:
@@ -349,53 +367,36 @@ class MatrixTarget:
     build: Callable[[Float64], Any]
     bounded: BoundedCells | None = None
 
-    def predicted_within(self, *, fitted: bool) -> BoundedCells | None:
-        """Return the cells that are predicted within bounds: none if all cells are `fitted`."""
-        if fitted:
-            return None
-        return self.bounded
 
+def complete(
+    completion: Completion,
+    target: MatrixTarget,
+    *,
+    draws: int = 0,
+    sd: bool = False,
+    fitted: bool = False,
+) -> tuple[list[Any], Any]:
+    """Return matrices with their holes filled, or, if `fitted`, with all cells predicted.
 
-def complete(completion: Completion, target: MatrixTarget, *, fitted: bool) -> Any:
-    """Return the matrix with its holes filled, or, if `fitted`, with all cells predicted.
-
-    The values of `target` become those of the result.
+    There is one with expected ratings, or `draws` matrices with draws of new ratings. The second
+    result are the standard deviations of a new rating in each cell, if `sd`: known cells have 0,
+    unless they are `fitted`. The values of `target` become those of the first matrix.
     """
-    values = target.values
-    bounded = target.predicted_within(fitted=fitted)
-    for rows in completion.blocks(target.users):
-        means = completion.means(target.users[rows], cells_in_rows(bounded, rows))
-        _fill(values[rows], means, fitted=fitted)
-    return target.build(values)
-
-
-def complete_with_sd(
-    completion: Completion, target: MatrixTarget, *, fitted: bool
-) -> tuple[Any, Any]:
-    """Return what `complete` returns, and the standard deviations of a new rating in each cell.
-
-    Known cells have the standard deviation 0, unless `fitted`.
-    """
-    values = target.values
-    sds = np.where(np.isnan(values), np.nan, 0.0)
-    bounded = target.predicted_within(fitted=fitted)
-    for rows in completion.blocks(target.users, by_draws=True):
-        cells = completion.moments(target.users[rows], cells_in_rows(bounded, rows))
-        _fill(sds[rows], cells.sd, fitted=fitted)
-        _fill(values[rows], cells.mean, fitted=fitted)
-    return target.build(values), target.build(sds)
-
-
-def impute(
-    completion: Completion, target: MatrixTarget, imputations: int, *, fitted: bool
-) -> list[Any]:
-    """Return matrices whose holes, or all cells if `fitted`, are draws of new ratings."""
-    completion.need_distribution()
-    matrices = [target.values.copy() for _ in range(imputations)]
-    bounded = target.predicted_within(fitted=fitted)
-    for number, rows, drawn in completion.imputed_blocks(target.users, imputations, bounded):
-        _fill(matrices[number][rows], drawn, fitted=fitted)
-    return [target.build(values) for values in matrices]
+    if draws:
+        completion.need_distribution()
+    matrices = [target.values, *(target.values.copy() for _ in range(draws - 1))]
+    sds = np.zeros(0)
+    if sd:
+        sds = np.where(np.isnan(target.values), np.nan, 0.0)
+    bounded = None if fitted else target.bounded
+    for block in completion.filled(target.users, bounded, draws=draws, sd=sd):
+        if block.sd is not None:
+            _fill(sds[block.rows], block.sd, fitted=fitted)
+        _fill(matrices[block.number][block.rows], block.values, fitted=fitted)
+    built = [target.build(values) for values in matrices]
+    if sd:
+        return built, target.build(sds)
+    return built, None
 
 
 def _fill(values: Float64, predicted: Array, *, fitted: bool) -> None:

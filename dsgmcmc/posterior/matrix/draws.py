@@ -68,7 +68,8 @@ class MatrixDraws:
         n_users = len(user_rows)
         n_items = len(item_rows)
         eta = self._products(user_rows, item_rows).reshape(-1, 1)
-        noise = np.outer(of_users.noise / np.float32(draw.tau), of_items.noise).reshape(-1, 1)
+        user_noise = of_users.noise.astype(np.float32) / np.float32(draw.tau)
+        noise = np.outer(user_noise, of_items.noise.astype(np.float32)).reshape(-1, 1)
         effects = None
         if run.has_effects:
             pairs = (np.repeat(users, n_items), np.tile(self.items, n_users))
@@ -85,7 +86,7 @@ class MatrixDraws:
             owner = np.tile(np.arange(n_items, dtype=np.int32), n_users)
         return PredictorDraws(
             eta=eta,
-            noise=noise.astype(np.float32, copy=False),
+            noise=noise,
             spread=np.zeros_like(eta),
             weights=np.ones(1),
             parameters=parameters,

@@ -21,41 +21,24 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from dsgmcmc.errors import InputError, writing
 from dsgmcmc.posterior.export import require
 from dsgmcmc.posterior.index import Vocabulary
-from dsgmcmc.posterior.matrix.complete import Completion
-from dsgmcmc.posterior.matrix.known import KnownCells, cells_in_rows
+from dsgmcmc.posterior.matrix.complete import Block, Completion
+from dsgmcmc.posterior.matrix.known import KnownCells
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.storage.files import check_target, remove_folder, replacing, sync, write_file
-from dsgmcmc.types import Array, Float32, Int32, Int64
+from dsgmcmc.types import Array, Int32, Int64
 
 SUFFIXES = (".csv", ".parquet", ".pq", ".npy", ".nc")
 #: Type of text of any length in HDF5, as h5py describes it.
 TEXT = np.dtype("O", metadata={"vlen": str})
 #: Shows progress: passes on blocks, given their number.
-Tracker = Callable[[Iterable["Block"], int], Iterable["Block"]]
-
-
-class Block(NamedTuple):
-    """Some rows of a matrix.
-
-    Attributes
-    ----------
-    number : int
-        Number of the imputation, from 0.
-    rows : slice
-        Rows of the matrix.
-    values : (n, J) float32
-    """
-
-    number: int
-    rows: slice
-    values: Float32
+Tracker = Callable[[Iterable[Block], int], Iterable[Block]]
 
 
 @dataclass(frozen=True)
@@ -145,23 +128,12 @@ class MatrixFile:
         return sum(1 for _ in blocks) * max(self.imputations, 1)
 
     def _blocks(self, cells: KnownCells) -> Iterator[Block]:
-        """Yield all blocks, matrix after matrix."""
-        completion = self._completion
+        """Yield all blocks, matrix after matrix: known cells, and predictions in their holes."""
         bounded = cells.bounded(self.users, self.items)
-        if not self.imputations:
-            for rows in completion.blocks(self.users):
-                means = completion.means(self.users[rows], cells_in_rows(bounded, rows))
-                yield Block(0, rows, self._filled(cells, rows, means))
-            return
-        drawn_blocks = completion.imputed_blocks(self.users, self.imputations, bounded)
-        for number, rows, drawn in drawn_blocks:
-            yield Block(number, rows, self._filled(cells, rows, drawn))
-
-    def _filled(self, cells: KnownCells, rows: slice, predicted: Array) -> Float32:
-        """Return the known cells of some rows, and predictions in their holes."""
-        values = cells.of(self.users[rows], self.items)
-        np.copyto(values, predicted, where=np.isnan(values), casting="same_kind")
-        return values
+        for block in self._completion.filled(self.users, bounded, draws=self.imputations):
+            values = cells.of(self.users[block.rows], self.items)
+            np.copyto(values, block.values, where=np.isnan(values), casting="same_kind")
+            yield block._replace(values=values)
 
     # ------------------------------------------------------------------ formats
 

@@ -99,9 +99,7 @@ def complete_cells(
     sd = np.zeros(len(known))
     chosen = np.flatnonzero(np.isnan(known) | fitted)
     users, items = indices_of(predictor, {name: column[chosen] for name, column in columns.items()})
-    prediction = predictor(users, items)
-    mean[chosen] = prediction.mean
-    sd[chosen] = prediction.sd
+    mean[chosen], sd[chosen] = predictor.moments(users, items)
     return mean, sd
 
 
