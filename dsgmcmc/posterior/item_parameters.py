@@ -40,7 +40,7 @@ from dsgmcmc.model.predictive.base import nearest_level
 from dsgmcmc.posterior.cells.predict import Predictor
 from dsgmcmc.posterior.draws import ENTITIES, Draw
 from dsgmcmc.posterior.heldout import predict_test
-from dsgmcmc.posterior.moments import Estimates, Moments
+from dsgmcmc.posterior.moments import Estimates, over_draws
 from dsgmcmc.posterior.rows.added import training_ratings
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.settings import PredictOptions
@@ -143,21 +143,19 @@ def user_parameters(run: Run) -> Table:
         If the run has no saved draws, or ratings are not ordered levels.
     """
     _need_levels(run)
-    weights = run.draw_weights.tolist()
-    ability = None
-    discrimination = None
-    for position, weight in enumerate(weights):
-        at_draw = parameters_at(run, run.draw(position))
-        ability = ability or Moments(at_draw.ability)
-        discrimination = discrimination or Moments(at_draw.discrimination["user"])
-        ability.add(at_draw.ability, weight)
-        discrimination.add(at_draw.discrimination["user"], weight)
-    assert ability is not None
-    assert discrimination is not None
+
+    def arrays_at(position: int) -> dict[str, Float64]:
+        parameters = parameters_at(run, run.draw(position))
+        return {
+            "ability": parameters.ability,
+            "discrimination": parameters.discrimination["user"],
+        }
+
+    estimates = over_draws(run, arrays_at)
     table = Table({"user_id": run.users.ids, "ratings": run.counts("user")})
-    _set(table, "ability", ability.estimates())
+    _set(table, "ability", estimates["ability"])
     if run.config.noise in ("by-user", "both"):
-        _set(table, "discrimination", discrimination.estimates())
+        _set(table, "discrimination", estimates["discrimination"])
     return _by_name(table)
 
 
@@ -183,30 +181,25 @@ def item_parameters(run: Run, ratings: RatedPairs | None = None) -> Table:
         If the run has no saved draws, or ratings are not ordered levels.
     """
     _need_levels(run)
-    thresholds = None
-    difficulty = None
-    discrimination = None
-    for position, weight in enumerate(run.draw_weights.tolist()):
-        at_draw = parameters_at(run, run.draw(position))
-        mean = _difficulties(at_draw.thresholds)
-        thresholds = thresholds or Moments(at_draw.thresholds)
-        difficulty = difficulty or Moments(mean)
-        discrimination = discrimination or Moments(at_draw.discrimination["item"])
-        thresholds.add(at_draw.thresholds, weight)
-        difficulty.add(mean, weight)
-        discrimination.add(at_draw.discrimination["item"], weight)
-    assert thresholds is not None
-    assert difficulty is not None
-    assert discrimination is not None
+
+    def arrays_at(position: int) -> dict[str, Float64]:
+        parameters = parameters_at(run, run.draw(position))
+        return {
+            "difficulty": _difficulties(parameters.thresholds),
+            "thresholds": parameters.thresholds,
+            "discrimination": parameters.discrimination["item"],
+        }
+
+    estimates = over_draws(run, arrays_at)
     table = Table({"item_id": run.items.ids, "ratings": run.counts("item")})
-    _set(table, "difficulty", difficulty.estimates())
-    of_levels = thresholds.estimates()
+    _set(table, "difficulty", estimates["difficulty"])
+    of_levels = estimates["thresholds"]
     if of_levels.mean.shape[1] > 1:
         for k in range(of_levels.mean.shape[1]):
-            estimates = Estimates(of_levels.mean[:, k].copy(), of_levels.sd[:, k].copy())
-            _set(table, f"threshold_{k + 1}", estimates)
+            of_level = Estimates(of_levels.mean[:, k].copy(), of_levels.sd[:, k].copy())
+            _set(table, f"threshold_{k + 1}", of_level)
     if run.config.noise in ("by-item", "both"):
-        _set(table, "discrimination", discrimination.estimates())
+        _set(table, "discrimination", estimates["discrimination"])
     if ratings is not None:
         table.update(item_fit(run, ratings)._asdict())
     return _by_name(table)

@@ -24,7 +24,7 @@ import numpy as np
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.index import Vocabulary
-from dsgmcmc.posterior.moments import Estimates, Moments
+from dsgmcmc.posterior.moments import Estimates, over_draws
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.settings import named
 from dsgmcmc.tables.result import Table
@@ -198,15 +198,18 @@ def _number_of(shares: Float64) -> int:
 def loadings(run: Run) -> Loadings:
     """Return loadings of items and scores of users, in one orientation of all draws and chains."""
     orientation = Orientation.find(run)
-    items = Moments(loadings_at(run, 0) @ orientation.rotations[0])
-    users = Moments(scores_at(run, 0) @ orientation.rotations[0])
-    weights = run.draw_weights.tolist()
-    for position, rotation in enumerate(orientation.rotations):
-        items.add(loadings_at(run, position) @ rotation, weights[position])
-        users.add(scores_at(run, position) @ rotation, weights[position])
+
+    def arrays_at(position: int) -> dict[str, Float64]:
+        rotation = orientation.rotations[position]
+        return {
+            "item": loadings_at(run, position) @ rotation,
+            "user": scores_at(run, position) @ rotation,
+        }
+
+    estimates = over_draws(run, arrays_at)
     return Loadings(
-        items=_table(run.items, items.estimates()),
-        users=_table(run.users, users.estimates()),
+        items=_table(run.items, estimates["item"]),
+        users=_table(run.users, estimates["user"]),
         share=orientation.share,
         n_factors=orientation.n_factors,
     )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import numpy as np
 
+from dsgmcmc.posterior.run import Run
 from dsgmcmc.types import Float64
 
 
@@ -16,32 +18,22 @@ class Estimates(NamedTuple):
     sd: Float64
 
 
-class Moments:
-    """Weighted moments of arrays of one shape.
+def over_draws(run: Run, arrays_at: Callable[[int], Mapping[str, Float64]]) -> dict[str, Estimates]:
+    """Return the posterior means and standard deviations of arrays by name.
 
-    Differences from the first array are small, so that variances keep their digits.
-
-    Parameters
-    ----------
-    start : float64 array
-        The first array, which is added like the others.
+    `arrays_at` returns the arrays at a saved draw, given its position in `Run.draws`. Differences
+    from those of the first draw are small, so that variances keep their digits.
     """
-
-    def __init__(self, start: Float64) -> None:
-        self._start = start
-        self._mean = np.zeros_like(start)
-        self._square = np.zeros_like(start)
-
-    def add(self, values: Float64, weight: float, variance: Float64 | float = 0.0) -> None:
-        """Add an array with its weight; all weights sum to 1.
-
-        If its elements are means of distributions, `variance` has their variances.
-        """
-        difference = values - self._start
-        self._mean += weight * difference
-        self._square += weight * (np.square(difference) + variance)
-
-    def estimates(self) -> Estimates:
-        """Return the moments of all arrays."""
-        variance = np.maximum(self._square - np.square(self._mean), 0.0)
-        return Estimates(self._start + self._mean, np.sqrt(variance))
+    start = arrays_at(0)
+    mean = {name: np.zeros_like(array) for name, array in start.items()}
+    square = {name: np.zeros_like(array) for name, array in start.items()}
+    for position, weight in enumerate(run.draw_weights.tolist()):
+        for name, array in arrays_at(position).items():
+            difference = array - start[name]
+            mean[name] += weight * difference
+            square[name] += weight * np.square(difference)
+    estimates = {}
+    for name, array in start.items():
+        variance = np.maximum(square[name] - np.square(mean[name]), 0.0)
+        estimates[name] = Estimates(array + mean[name], np.sqrt(variance))
+    return estimates
