@@ -81,17 +81,14 @@ def evaluate_file(run: Run, path: Path, settings: EvaluateSettings) -> dict[str,
     rated = read_rated_file(run, path, parse_columns(settings.columns), settings.missing)
     predictor = Predictor(run, PredictOptions(clip=True))
     names = {entity: rated.names(entity) for entity in ENTITIES}
-    rows = {entity: predictor.index_of(entity, names[entity]) for entity in ENTITIES}
+    users, items = (predictor.index_of(entity, names[entity]) for entity in ENTITIES)
     if settings.unknown == "refuse":
-        unknown = {entity: names[entity][rows[entity] < 0].tolist() for entity in ENTITIES}
-        refuse_unknown_in(path, unknown)
-    scores = evaluate_ratings(
-        predictor, rows["user"], rows["item"], observed_of(run, rated.columns)
-    )
-    is_unknown = (rows["user"] < 0) | (rows["item"] < 0)
-    known = {entity: index[~is_unknown] for entity, index in rows.items()}
-    trained = _count_trained(run, settings.data, known["user"], known["item"])
-    return {**scores, "unknown": int(np.count_nonzero(is_unknown)), "trained": trained}
+        unknown = {"user": names["user"][users < 0], "item": names["item"][items < 0]}
+        refuse_unknown_in(path, {entity: found.tolist() for entity, found in unknown.items()})
+    scores = evaluate_ratings(predictor, users, items, observed_of(run, rated.columns))
+    is_known = (users >= 0) & (items >= 0)
+    trained = _count_trained(run, settings.data, users[is_known], items[is_known])
+    return {**scores, "unknown": int(np.count_nonzero(~is_known)), "trained": trained}
 
 
 def _count_trained(run: Run, data: Path | None, users: Int32, items: Int32) -> int | None:

@@ -2,41 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import numpy as np
 
+from dsgmcmc.posterior.cells.fitted_rows import FittedRows, UsersByRow
 from dsgmcmc.posterior.lists.ranking import Columns, Ranking, recommendations
-from dsgmcmc.posterior.rated import Rated
-from dsgmcmc.posterior.run import Run
 
 
 def best_pairs(
-    run: Run, ranking: Ranking, rated: Rated | None, titles: dict[int, str] | None = None
+    model: FittedRows, users: UsersByRow, ranking: Ranking, titles: dict[int, str] | None
 ) -> Columns:
-    """Return the best pairs of all users and items of a run, the best first.
+    """Return the best pairs of some users and all items that are ranked, the best first.
 
     There are at most ``ranking.top`` pairs, whatever their users. Columns are those of
     `recommendations`, as is `titles`; ``rank`` is that among all pairs. Equal scores are in the
     order of rows.
     """
-    top = ranking.top
-    users = np.arange(len(run.users), dtype=np.int32)
-    by_user = ranking.model_copy(update={"top": min(top, len(run.items))})
-    return merged(recommendations(run, users, by_user, rated, titles=titles), top)
-
-
-def merged(blocks: Iterable[Columns], top: int) -> Columns:
-    """Return the best rows of recommendations, ranked together.
-
-    Equal scores are in the order of the blocks.
-    """
+    top = min(ranking.top, len(model.run.items))
+    by_user = ranking.model_copy(update={"top": top})
     best: Columns = {}
-    for block in blocks:
+    for block in recommendations(model, users, by_user, titles):
         joined = block
         if best:
             joined = {name: np.concatenate([best[name], block[name]]) for name in block}
-        order = np.argsort(-joined["score"], kind="stable")[:top]
+        order = np.argsort(-joined["score"], kind="stable")[: ranking.top]
         best = {name: column[order] for name, column in joined.items()}
     best["rank"] = np.arange(1, len(best["score"]) + 1, dtype=np.int32)
     return best

@@ -33,6 +33,7 @@ import numpy as np
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.candidates import find_candidates
 from dsgmcmc.model.predictive.base import TINY, Predictive
+from dsgmcmc.posterior.cells.fitted_rows import FittedRows, UsersByRow
 from dsgmcmc.posterior.cells.predict import Predictor
 from dsgmcmc.posterior.index import unknown_names
 from dsgmcmc.posterior.lists.exposure import exposures
@@ -87,6 +88,11 @@ class Ranking(RankingOptions):
         if self.by == "sd":
             return "sd"
         return "mean"
+
+    @property
+    def needs_ratings(self) -> bool:
+        """Whether the ranking uses which items users rated."""
+        return not self.include_rated or self.by in PATTERN_RULES
 
     @cached_property
     def entropy(self) -> int:
@@ -462,15 +468,9 @@ def _known(run: Run, option: str, names: Any, tell: Callable[[str], None]) -> In
 
 
 def recommendations(
-    run: Run,
-    users: Int32,
-    ranking: Ranking,
-    rated: Rated | None = None,
-    *,
-    newcomers: FoldIn | None = None,
-    titles: dict[int, str] | None = None,
+    model: FittedRows, users: UsersByRow, ranking: Ranking, titles: dict[int, str] | None = None
 ) -> Iterator[Columns]:
-    """Rank items for users, and yield tables with original names; parameters as for `recommend`.
+    """Rank items for users, and yield tables with original names, in the order of `users`.
 
     Yields
     ------
@@ -478,13 +478,23 @@ def recommendations(
         Columns ``user_id, item_id, score, rank`` (1 for the best item); ``sd, q05, q95`` of the
         predictor under every rule; ``ratings``, the number of training ratings of the item; and,
         with `titles` (by row), ``item_name``. Names of several parts have a column for each part.
+
+    Raises
+    ------
+    InputError
+        As `recommend`, or if the ratings file is needed, and missing.
     """
+    run = model.run
+    newcomers = users.newcomers
+    rated = None
+    if ranking.needs_ratings:
+        rated = model.rated(users.rows)
     predictor = Predictor(run, PredictOptions(of_mean=True, clip=ranking.clip), newcomers)
     counts = run.counts("item")
     names = run.users.ids
     if newcomers is not None:
         names = np.concatenate([names, newcomers.vocabulary.ids])
-    for ranked in recommend(run, users, ranking, rated, newcomers=newcomers):
+    for ranked in recommend(run, users.rows, ranking, rated, newcomers=newcomers):
         prediction = predictor(ranked.users, ranked.items)
         columns: Columns = {
             **run.users.table(names[ranked.users]),

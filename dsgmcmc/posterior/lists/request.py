@@ -11,23 +11,21 @@ import numpy as np
 from dsgmcmc.errors import InputError
 from dsgmcmc.input.titles import read_names
 from dsgmcmc.posterior.cells.fitted_rows import FittedRows, UsersByRow
-from dsgmcmc.posterior.index import Vocabulary, item_titles
+from dsgmcmc.posterior.index import item_titles
 from dsgmcmc.posterior.lists.liked import warn_of_few
 from dsgmcmc.posterior.lists.pairs import best_pairs
 from dsgmcmc.posterior.lists.ranking import (
-    PATTERN_RULES,
     Columns,
     Ranking,
     allowed_items,
     recommendations,
 )
 from dsgmcmc.posterior.lists.slices import Slices
-from dsgmcmc.posterior.rated import Rated
 from dsgmcmc.posterior.rows.added import index_with
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.settings import RankingOptions, RecommendSettings
 from dsgmcmc.terminal import warn
-from dsgmcmc.types import Int32, Mask
+from dsgmcmc.types import Mask
 
 
 class Request(NamedTuple):
@@ -116,15 +114,7 @@ def lists(
         yield from _of_slices(model, ranking, request)
         return
     users = _users(model, request.users)
-    rated = _rated(model, ranking, users.rows)
-    for columns in recommendations(
-        model.run,
-        users.rows,
-        ranking,
-        rated,
-        newcomers=users.newcomers,
-        titles=request.titles,
-    ):
+    for columns in recommendations(model, users, ranking, request.titles):
         yield ListBlock(columns)
 
 
@@ -132,8 +122,8 @@ def _of_pairs(model: FittedRows, ranking: Ranking, titles: dict[int, str] | None
     """Return the list of the best pairs."""
     if model.newcomers is not None:
         raise InputError("pairs are ranked for the run itself: use the model before fold_in")
-    rated = _rated(model, ranking, _all_rows(model.run.users))
-    best = best_pairs(model.run, ranking, rated, titles)
+    users = UsersByRow(np.arange(len(model.run.users), dtype=np.int32), None)
+    best = best_pairs(model, users, ranking, titles)
     heading = None
     if len(best["rank"]):
         heading = "pairs of user and item"
@@ -143,10 +133,9 @@ def _of_pairs(model: FittedRows, ranking: Ranking, titles: dict[int, str] | None
 def _of_slices(model: FittedRows, ranking: Ranking, request: Request) -> Iterator[ListBlock]:
     """Yield the list of every slice, each of them once."""
     slices = Slices(model)
-    rated = _rated(model, ranking, _all_rows(model.run.users))
     by_heading = {str(chosen): chosen for chosen in slices.read(request.users)}
     for heading, chosen in by_heading.items():
-        yield ListBlock(slices.best(chosen, ranking, rated, request.titles), heading)
+        yield ListBlock(slices.best(chosen, ranking, request.titles), heading)
 
 
 def _users(model: FittedRows, names: Any) -> UsersByRow:
@@ -158,17 +147,6 @@ def _users(model: FittedRows, names: Any) -> UsersByRow:
     if model.newcomers is not None:
         rows = index_with(users, users.ids[rows], model.newcomers)
     return UsersByRow(rows, model.newcomers)
-
-
-def _all_rows(vocabulary: Vocabulary) -> Int32:
-    return np.arange(len(vocabulary), dtype=np.int32)
-
-
-def _rated(model: FittedRows, ranking: Ranking, users: Int32) -> Rated | None:
-    """Return the items that users rated, if the ranking needs them."""
-    if ranking.include_rated and ranking.by not in PATTERN_RULES:
-        return None
-    return model.rated(users)
 
 
 def joined(blocks: Iterable[ListBlock]) -> Columns:

@@ -17,12 +17,11 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.cells.fitted_rows import FittedRows, UsersByRow
 from dsgmcmc.posterior.draws import ENTITIES
 from dsgmcmc.posterior.index import Vocabulary, split_labelled
-from dsgmcmc.posterior.lists.pairs import merged
-from dsgmcmc.posterior.lists.ranking import Columns, Ranking, recommendations
-from dsgmcmc.posterior.rated import Rated
+from dsgmcmc.posterior.lists.pairs import best_pairs
+from dsgmcmc.posterior.lists.ranking import Columns, Ranking
 from dsgmcmc.posterior.rows.added import index_with
 from dsgmcmc.tables.frames import as_frame
-from dsgmcmc.types import Mask
+from dsgmcmc.types import Array, Mask
 
 
 class Slice(NamedTuple):
@@ -50,12 +49,11 @@ class Slices:
         newcomers = model.newcomers
         for entity in ENTITIES:
             vocabulary = model.run.vocabulary(entity)
-            names = vocabulary.ids.tolist()
+            names = vocabulary.ids
             if newcomers is not None and newcomers.entity == entity:
-                names = names + newcomers.vocabulary.ids.tolist()
-            for number, column in enumerate(vocabulary.labels):
-                values = {vocabulary.parts_of(name)[number] for name in names}
-                self._values[column] = {str(value): value for value in values}
+                names = np.concatenate([names, newcomers.vocabulary.ids])
+            for column, values in _by_label(vocabulary, names).items():
+                self._values[column] = {str(value): value for value in values.tolist()}
 
     def read(self, names: Any) -> list[Slice]:
         """Read slices: a text or a dict, a list of these, or a data frame with some of the columns.
@@ -125,30 +123,18 @@ class Slices:
         newcomers = self._model.newcomers
         return UsersByRow(index_with(users, names, newcomers), newcomers)
 
-    def best(
-        self,
-        chosen: Slice,
-        ranking: Ranking,
-        rated: Rated | None,
-        titles: dict[int, str] | None = None,
-    ) -> Columns:
+    def best(self, chosen: Slice, ranking: Ranking, titles: dict[int, str] | None) -> Columns:
         """Return the best cells of a slice, the best first, with a column for each direction.
 
         Other columns are those of `dsgmcmc.posterior.lists.ranking.recommendations`; ``rank`` is
         that among all cells of the slice.
         """
         run = self._run
-        users = self._users(chosen)
         among = _matching(run.items, chosen.values)
         if ranking.among is not None:
-            among = among & ranking.among
-        by_user = ranking.model_copy(
-            update={"among": among, "top": min(ranking.top, len(run.items))}
-        )
-        blocks = recommendations(
-            run, users.rows, by_user, rated, newcomers=users.newcomers, titles=titles
-        )
-        best = merged(blocks, ranking.top)
+            among &= ranking.among
+        of_slice = ranking.model_copy(update={"among": among})
+        best = best_pairs(self._model, self._users(chosen), of_slice, titles)
         column_of: dict[str, str] = {}
         for entity in ENTITIES:
             vocabulary = run.vocabulary(entity)
@@ -157,14 +143,15 @@ class Slices:
         return {**named, **best}
 
 
-def _matching(vocabulary: Vocabulary, values: Mapping[str, Any]) -> Mask:
+def _by_label(vocabulary: Vocabulary, names: Array) -> dict[str, Array]:
+    """Return the parts of names by their columns in the ratings."""
+    return dict(zip(vocabulary.labels, vocabulary.table(names).values(), strict=True))
+
+
+def _matching(vocabulary: Vocabulary, wanted: Mapping[str, Any]) -> Mask:
     """Return which names have the values of a slice, (n,)."""
-    wanted = [
-        (number, values[column])
-        for number, column in enumerate(vocabulary.labels)
-        if column in values
-    ]
-    names = [vocabulary.parts_of(name) for name in vocabulary.ids.tolist()]
-    return np.array(
-        [all(name[number] == value for number, value in wanted) for name in names], bool
-    )
+    matching = np.ones(len(vocabulary), bool)
+    for column, values in _by_label(vocabulary, vocabulary.ids).items():
+        if column in wanted:
+            matching &= values == wanted[column]
+    return matching

@@ -8,6 +8,7 @@ from runs import Made, make_run
 
 from dsgmcmc import open_run
 from dsgmcmc.errors import InputError
+from dsgmcmc.posterior.cells.fitted_rows import FittedRows, UsersByRow
 from dsgmcmc.posterior.cells.predict import Predictor
 from dsgmcmc.posterior.cells.predictors import Predictors
 from dsgmcmc.posterior.draws import OTHER
@@ -175,8 +176,10 @@ def test_the_columns_of_recommendations(finished):
     """A table has names, ranks and titles, and the sd and interval of a prediction."""
     run = finished.run
     users = np.int32([3, 0])
-    (bold,) = recommendations(run, users, Ranking(top=5, by="ucb", z=9.0), titles={0: "zero"})
-    (free,) = recommendations(run, users, Ranking(top=5, by="ucb", z=9.0, clip=False))
+    model = FittedRows(run)
+    chosen = UsersByRow(users, None)
+    (bold,) = recommendations(model, chosen, Ranking(top=5, by="ucb", z=9.0), {0: "zero"})
+    (free,) = recommendations(model, chosen, Ranking(top=5, by="ucb", z=9.0, clip=False))
     assert list(bold) == [*COLUMNS, "item_name"]
     assert bold["rank"].tolist() == [1, 2, 3, 4, 5] * 2
     assert bold["user_id"].tolist() == np.repeat(run.users.ids[users], 5).tolist()
