@@ -31,7 +31,8 @@ from dsgmcmc.parallel.alone import Alone
 from dsgmcmc.parallel.comm import on_root
 from dsgmcmc.parallel.mpirun import number_of_processes, run_sample
 from dsgmcmc.posterior.cells.fitted_rows import open_rows
-from dsgmcmc.posterior.fitted import FittedModel, for_users
+from dsgmcmc.posterior.fitted import FittedModel
+from dsgmcmc.posterior.fitted.state import for_users
 from dsgmcmc.posterior.matrix.target import TrainingData
 from dsgmcmc.prepare.prepare import Summary, prepare_ratings
 from dsgmcmc.prepare.settings import Duplicates, PrepareSettings

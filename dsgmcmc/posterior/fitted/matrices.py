@@ -1,0 +1,142 @@
+"""Matrices without holes."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+
+from dsgmcmc.errors import InputError
+from dsgmcmc.posterior.fitted.state import FittedState, renewing
+from dsgmcmc.posterior.index import unknown_names
+from dsgmcmc.posterior.matrix.complete import (
+    Completion,
+    MatrixTarget,
+    complete,
+)
+from dsgmcmc.posterior.matrix.known import KnownCells
+from dsgmcmc.posterior.matrix.target import other_matrix, training_matrix
+from dsgmcmc.posterior.matrix.three_way import CellCompletion
+from dsgmcmc.posterior.rows.added import FoldIn
+from dsgmcmc.posterior.rows.columns import form_of_run
+from dsgmcmc.terminal import warn
+from dsgmcmc.types import Array
+
+
+class Matrices(FittedState):
+    """Methods that complete a matrix with a row for each user and a column for each item."""
+
+    @renewing
+    def complete(
+        self,
+        X: Any = None,
+        *,
+        draws: int = 0,
+        return_std: bool = False,
+        known: Literal["given", "fitted"] = "given",
+    ) -> Any:
+        """Fill the holes of a matrix with a row for each user and a column for each item.
+
+        Parameters
+        ----------
+        X : array, data frame, xarray.DataArray or SciPy sparse matrix, optional
+            Default: the training matrix. Columns of another matrix are matched by their labels, or
+            by position if it has none. Its rows are matched by name; cells that were not in the
+            training, and rows with new names, are folded in. Rows without names, as those of an
+            array, are new. Rows without known cells, and unknown columns, are predicted from their
+            prior.
+        draws : int
+            Number of imputations: matrices whose holes are drawn from the posterior predictive
+            distribution, noise included. By default, holes have their expected ratings.
+        return_std : bool
+            Whether to return also the standard deviations of new ratings; 0 in known cells.
+        known : {"given", "fitted"}
+            Known cells: as they were given, or predicted, too.
+
+        Returns
+        -------
+        matrix
+            Of the shape, the type and with the labels of X; a dense array if X is sparse. If the
+            model was not fitted to a matrix, a `Table` or data frame with a column ``user`` and one
+            for each item, in the order of their names; if names have several parts, with a row for
+            each pair, and a column for each part.
+            A model of three directions returns a row for each cell, or fills a DataArray with
+            these dimensions.
+        std, if `return_std`
+            A matrix of the same type.
+        list of `draws` matrices, if `draws`
+
+        Raises
+        ------
+        InputError
+            If X is no matrix or does not match the model, if `unknown` is "refuse" and a row or a
+            column has no ratings, or if the model has no distribution of ratings.
+        """
+        if known not in ("given", "fitted"):
+            raise InputError(f"known={known!r}: expected 'given' or 'fitted'")
+        if not isinstance(draws, int | np.integer) or draws < 0:
+            raise InputError(f"draws={draws!r}: expected a whole number of matrices")
+        if draws and return_std:
+            raise InputError("give either draws or return_std")
+        if return_std:
+            self._need_sd()
+        if self._fitted().directions:
+            mean, sd = self._complete_cells(X, known == "fitted", draws)
+            if return_std:
+                return mean, sd
+            return mean
+        target, newcomers = self._target(X)
+        completion = Completion(self._fitted(), target.items, newcomers, self.clip)
+        fitted = known == "fitted"
+        matrices, sds = complete(completion, target, draws=draws, sd=return_std, fitted=fitted)
+        if draws:
+            return matrices
+        if return_std:
+            return matrices[0], sds
+        return matrices[0]
+
+    def transform(self, X: Any) -> Any:
+        """Return `complete(X)`: the matrix without holes, as scikit-learn's imputers do."""
+        return self.complete(X)
+
+    def _complete_cells(self, X: Any, fitted: bool, draws: int) -> tuple[Any, Any]:
+        """Return means and sds of the cells of a table of three directions, as `complete` does."""
+        cube = X
+        if cube is None:
+            cube = self._cube
+        cells = CellCompletion(
+            self._fitted(), self._rows.newcomers, self._rows.new, self._rows.data, self.clip
+        )
+        mean, sd = cells.complete(cube, fitted, draws)
+        if cube is None:
+            return self._table(mean), self._table(sd)
+        return mean, sd
+
+    def _target(self, X: Any) -> tuple[MatrixTarget, FoldIn | None]:
+        """Return the matrix that is completed, and the rows that were folded in."""
+        run = self._fitted()
+        cells = KnownCells(run, self._rows.data, self._rows.new)
+        rows = self._rows
+        if X is None:
+            matrix = training_matrix(run, self._training, cells)
+        else:
+            form = form_of_run(run, self._form())
+            matrix = other_matrix(run, self._training, X, form)
+            new = matrix.new_ratings(run, cells)
+            if new is not None:
+                doubts = new.doubts(run)
+                rows = self._rows.with_new(new)
+                for note in (*doubts, *rows.notes):
+                    warn(note)
+        target = matrix.target(run, rows.newcomers)
+        self._tell_unknown("item", matrix.labels[target.items < 0])
+        self._tell_unknown("user", matrix.names[target.users < 0])
+        return target, rows.newcomers
+
+    def _tell_unknown(self, entity: str, names: Array) -> None:
+        """Warn of names without ratings, or raise InputError if the model refuses them."""
+        if not len(names):
+            return
+        self._fitted().vocabulary(entity).index_of(names, refuse=self.unknown == "refuse")
+        unknown = unknown_names(entity, names.tolist())
+        warn(f"{unknown}: predicted from the prior")

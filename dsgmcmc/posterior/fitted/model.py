@@ -1,0 +1,196 @@
+"""A fitted model with the conventions of scikit-learn, and `open_run`."""
+
+from __future__ import annotations
+
+from os import PathLike
+from typing import Any, Literal, Self
+
+from dsgmcmc.posterior.fitted.matrices import Matrices
+from dsgmcmc.posterior.fitted.predictions import Predictions
+from dsgmcmc.posterior.fitted.rankings import Rankings
+from dsgmcmc.posterior.fitted.state import renewing
+from dsgmcmc.posterior.item_parameters import item_parameters, ratings_of_fit, user_parameters
+from dsgmcmc.posterior.loadings import Loadings, loadings
+from dsgmcmc.posterior.rows.columns import form_of_new, frame_of_parts
+from dsgmcmc.posterior.rows.new_ratings import NewRatings
+from dsgmcmc.tables.result import Table
+from dsgmcmc.terminal import warn
+
+
+class FittedModel(Predictions, Matrices, Rankings):
+    """Methods of a fitted or loaded `dsgmcmc.BPMF`, and of the result of `dsgmcmc.open_run`.
+
+    Pairs, ratings and names may be given as data frames (pandas, polars or others with labelled
+    columns). Predictions are arrays, as for scikit-learn's regressors. `recommend` returns a data
+    frame if its users are a data frame, and otherwise a `dsgmcmc.tables.result.Table`;
+    `similar` always returns a Table. A pickled model contains the files of its run and its ratings
+    file.
+
+    Attributes
+    ----------
+    run_ : Run
+        The run, with moments, draws and traces by users and items.
+    clip : bool
+        Whether to clip predictions to the range of the levels, if any, and of counts at 0.
+    unknown : {"prior", "refuse"}
+        Treatment of users and items that are unknown to the run: predict from the prior, or raise
+        an error.
+    columns : str, optional
+        Columns of data frames that do not have usual names, such as ``user=U,item=I``.
+    matrix, missing : optional
+        Form of new ratings, and values that mean *not rated*, as in `BPMF`.
+    """
+
+    def fold_in(
+        self,
+        X: Any = None,
+        y: Any = None,
+        *,
+        kind: Literal["user", "item"] = "user",
+        features: Any = None,
+    ) -> Self:
+        """Return a model with new ratings and features of users, known or new.
+
+        Nothing is sampled again. The posterior of the rows of these users is exact given each saved
+        draw of the items (`dsgmcmc.posterior.rows.added`). The original model does not change.
+        Ratings and features that cannot be used, such as ratings of unknown items, are left out
+        with a warning.
+
+        Parameters
+        ----------
+        X, y
+            Ratings as for `BPMF.fit`, except files; optional for users whose features are given.
+        kind : {"user", "item"}
+            Side whose rows are computed; with "item", known users rate known or new items.
+        features : optional
+            Features of these users (or items), in the form of `user_features` of `BPMF`, with the
+            columns from which the features of the run were made. A sparse matrix needs names beside
+            it, ``(names, matrix)``, unless all its rows, by their numbers, are new.
+
+        Returns
+        -------
+        A model with the same methods.
+
+        Raises
+        ------
+        InputError
+            If ratings or features are invalid, none can be used, or the run has no draws.
+        """
+        model = object.__new__(type(self))
+        vars(model).update(vars(self))
+        for note in model._add(X, y, kind, features):
+            warn(note)
+        return model
+
+    def update(
+        self,
+        X: Any = None,
+        y: Any = None,
+        *,
+        kind: Literal["user", "item"] = "user",
+        features: Any = None,
+    ) -> Self:
+        """Fold in new ratings and features as `fold_in` does, but in place.
+
+        The last rating of a pair counts.
+        """
+        for note in self._add(X, y, kind, features):
+            warn(note)
+        return self
+
+    @renewing
+    def _add(self, X: Any, y: Any, entity: str, features: Any) -> list[str]:
+        """Fold in new ratings and features in addition to earlier ones; return notes."""
+        run = self._fitted()
+        X = frame_of_parts(run, X, y)
+        form = form_of_new(run, self._form(), X, y)
+        new = NewRatings.read(run, entity, form, X=X, y=y, features=features)
+        doubts = new.doubts(run)
+        self._adopt(self._rows.with_new(new))
+        return doubts + self._rows.notes
+
+    @renewing
+    def loadings(self) -> Loadings:
+        """Return loadings of items and scores of users, in one orientation of all draws and chains.
+
+        Latent dimensions of draws differ by rotations; here they are rotated to their mean, which
+        is rotated by varimax (`dsgmcmc.posterior.loadings`).
+
+        Returns
+        -------
+        Loadings
+            ``items`` and ``users`` (a `Table` each, with means and sds), ``share`` of the variance
+            by factor, and ``n_factors`` that hold 99 % of it.
+
+        Raises
+        ------
+        InputError
+            If the run has no saved draws or no factors.
+        """
+        return loadings(self._fitted())
+
+    @renewing
+    def item_parameters(self, *, fit: bool = True) -> Table:
+        """Return difficulties, thresholds and discriminations of items, with their sds.
+
+        Parameters
+        ----------
+        fit : bool
+            Whether to add ``infit``, ``outfit`` and ``p`` of every item, from the test ratings or,
+            if there are none, from the training ratings.
+
+        Returns
+        -------
+        Table
+            The columns of `dsgmcmc.posterior.item_parameters.item_parameters`.
+
+        Raises
+        ------
+        InputError
+            If ratings are not ordered levels.
+        """
+        run = self._fitted()
+        ratings = ratings_of_fit(run, self._rows.data) if fit else None
+        return item_parameters(run, ratings)
+
+    @renewing
+    def user_parameters(self) -> Table:
+        """Return the abilities of users, relative to their mean, with their sds.
+
+        The columns are those of `dsgmcmc.posterior.item_parameters.user_parameters`. Raises
+        InputError if ratings are not ordered levels.
+        """
+        return user_parameters(self._fitted())
+
+    @renewing
+    def to_arviz(self) -> Any:
+        """Return the run as an xarray.DataTree (`dsgmcmc.posterior.export.to_datatree`)."""
+        from dsgmcmc.posterior.export import to_datatree
+
+        return to_datatree(self._fitted())
+
+
+def open_run(path: str | PathLike[str], *, data: str | PathLike[str] | None = None) -> FittedModel:
+    """Open a run directory, written by ``dsgmcmc sample`` or by `BPMF.fit` with `out`.
+
+    If the run is still being sampled, or was killed, the draws saved by the newest checkpoint are
+    used; moments and monitored predictions are available once the run has ended.
+
+    Parameters
+    ----------
+    path : path of a run directory
+    data : path, optional
+        Ratings file of the run, if it was moved; only `FittedModel.recommend` and new ratings of
+        known users need it.
+
+    Returns
+    -------
+    FittedModel
+        Has the methods of a loaded `BPMF`; its ``run_`` has moments, draws and traces.
+
+    Raises
+    ------
+    InputError
+        If the directory is not a run, has no draws yet, or is damaged.
+    """
+    return FittedModel(path, data)

@@ -1,0 +1,212 @@
+"""Predictions of pairs of users and items, and their scores."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, overload
+
+import numpy as np
+
+from dsgmcmc.errors import InputError
+from dsgmcmc.input.arrays import RatingArrays, read_pairs
+from dsgmcmc.model.predictive.base import Prediction
+from dsgmcmc.posterior.cells.evaluate import evaluate_ratings, refuse_clicks
+from dsgmcmc.posterior.cells.predict import Predictor
+from dsgmcmc.posterior.draws import ENTITIES
+from dsgmcmc.posterior.fitted.state import FittedState, renewing
+from dsgmcmc.posterior.index import refuse_unknown, unknown_names
+from dsgmcmc.posterior.rows.new_ratings import bounds_of, observed_of
+from dsgmcmc.posterior.settings import PredictOptions
+from dsgmcmc.ratings.format import known_by_bounds
+from dsgmcmc.terminal import warn
+from dsgmcmc.types import Array, Float64, Int32
+
+
+class Predictions(FittedState):
+    """Methods that predict ratings of pairs of users and items."""
+
+    @renewing
+    def _predict(self, X: Any, options: PredictOptions) -> Prediction:
+        predictor, users, items = self._predictor(X, options)
+        return predictor(users, items)
+
+    def _predictor(self, X: Any, options: PredictOptions) -> tuple[Predictor, Int32, Int32]:
+        """Return a predictor, and the rows of the users and items of pairs."""
+        return self._predictor_of(self._pairs(X), options)
+
+    def _pairs(self, X: Any) -> list[Array]:
+        """Return the names of the users and of the items of pairs."""
+        run = self._fitted()
+        columns = self._columns()
+        if run.directions:
+            columns = None
+        return read_pairs(X, columns, run.labels, run.directions)
+
+    def _predictor_of(
+        self, names: list[Array], options: PredictOptions
+    ) -> tuple[Predictor, Int32, Int32]:
+        """Return a predictor, and the rows of users and items by name."""
+        predictor = self._rows.predictor(options)
+        users, items = (
+            self._known_rows(predictor, entity, of_entity)
+            for entity, of_entity in zip(ENTITIES, names, strict=True)
+        )
+        return predictor, users, items
+
+    def _known_rows(self, predictor: Predictor, entity: str, names: Array) -> Int32:
+        """Return the rows of names; unknown ones are refused, or there is a warning of them."""
+        rows = predictor.index_of(entity, names)
+        unknown = rows < 0
+        if self.unknown == "refuse":
+            refuse_unknown(self.run_.vocabulary(entity), names[unknown])
+        if len(names) and unknown.all():
+            distinct = list(dict.fromkeys(names.tolist()))
+            warn(str(unknown_names(entity, distinct)))
+        return rows
+
+    @overload
+    def predict(
+        self,
+        X: Any,
+        return_std: Literal[False] = False,
+        *,
+        of_mean: bool = False,
+        at_least: float | None = None,
+    ) -> Float64: ...
+
+    @overload
+    def predict(
+        self, X: Any, return_std: Literal[True], *, of_mean: bool = False
+    ) -> tuple[Float64, Float64]: ...
+
+    def predict(
+        self,
+        X: Any,
+        return_std: bool = False,
+        *,
+        of_mean: bool = False,
+        at_least: float | None = None,
+    ) -> Float64 | tuple[Float64, Float64]:
+        """Predict ratings: their means or, under student-t with scale log, their medians.
+
+        Parameters
+        ----------
+        X : (n, 2) array or data frame
+            User and item of each pair.
+        return_std : bool
+            Whether to return also the standard deviation of a new rating, which includes the noise.
+        of_mean : bool
+            Predict the expected rating, whose standard deviation has no noise.
+        at_least : float, optional
+            Return the probabilities of a rating of at least this value, in place of means.
+
+        Returns
+        -------
+        mean : (n,) float64
+        std : (n,) float64, if `return_std`
+
+        Raises
+        ------
+        InputError
+            If `unknown` is "refuse" and a name is unknown, or if ratings have no standard
+            deviation, or no probabilities.
+        NotFittedError
+            If the model is not fitted: scikit-learn's error if the program has imported
+            scikit-learn, else the error of `dsgmcmc.errors`.
+        """
+        if at_least is not None:
+            if return_std or of_mean:
+                raise InputError("at_least returns probabilities: leave out return_std and of_mean")
+            return self._probabilities(X, PredictOptions(at_least=at_least))[:, 0]
+        if return_std and not of_mean:
+            self._need_sd()
+        prediction = self._predict(X, PredictOptions(of_mean=of_mean, clip=self.clip))
+        mean = prediction.mean.astype(np.float64)
+        if return_std:
+            return mean, prediction.sd.astype(np.float64)
+        return mean
+
+    def predict_interval(
+        self, X: Any, level: float = 0.9, *, of_mean: bool = False
+    ) -> tuple[Float64, Float64]:
+        """Predict central intervals that contain a new rating with probability `level`.
+
+        With `of_mean`, they contain the expected rating.
+
+        Returns
+        -------
+        low, high : (n,) float64
+        """
+        options = PredictOptions(interval=level, clip=self.clip, of_mean=of_mean)
+        prediction = self._predict(X, options)
+        return prediction.low.astype(np.float64), prediction.high.astype(np.float64)
+
+    def predict_proba(self, X: Any) -> Float64:
+        """Predict the probability of each level of the ratings, (n, R); the levels are ``levels_``.
+
+        Raises
+        ------
+        InputError
+            If the ratings have no levels.
+        """
+        return self._probabilities(X, PredictOptions(probabilities=True))
+
+    @renewing
+    def _probabilities(self, X: Any, options: PredictOptions) -> Float64:
+        """Return the probabilities that the options request, (n, m)."""
+        predictor, users, items = self._predictor(X, options)
+        return predictor.probabilities(users, items).astype(np.float64)
+
+    @renewing
+    def score(self, X: Any, y: Any = None) -> float:
+        """Return the coefficient of determination R^2 of the predictions, as scikit-learn does.
+
+        Without `y`, the ratings are in X, in a form that `BPMF.fit` reads; those that are known
+        only by bounds are left out, and those that mean "not rated".
+        """
+        run = self._fitted()
+        rated = self._read_ratings(X, y)
+        bounds = bounds_of(run, rated.columns)
+        if bounds is not None:
+            rated = rated.select(~known_by_bounds(bounds))
+        truth = np.asarray(rated.columns["rating"], np.float64)
+        if not len(truth):
+            raise InputError("no rating is exact: R^2 needs exact ratings; see evaluate")
+        names = _pairs_of(rated)
+        predictor, users, items = self._predictor_of(names, PredictOptions(clip=self.clip))
+        predicted = predictor(users, items).mean.astype(np.float64)
+        residual = float(((truth - predicted) ** 2).sum())
+        total = float(((truth - truth.mean()) ** 2).sum())
+        if total == 0:  # all ratings are equal
+            return float(residual == 0)
+        return 1.0 - residual / total
+
+    @renewing
+    def evaluate(self, X: Any, y: Any = None) -> dict[str, Any]:
+        """Score the predictions of ratings that were not in `fit`.
+
+        Parameters
+        ----------
+        X, y
+            Ratings as for `BPMF.fit`, except ratings files.
+
+        Returns
+        -------
+        dict
+            As `dsgmcmc.posterior.cells.evaluate.evaluate_ratings` describes.
+
+        Raises
+        ------
+        InputError
+            If ratings are invalid, or the model predicts clicks.
+        """
+        run = self._fitted()
+        refuse_clicks(run, "dsgmcmc.diagnostics.ranking.evaluate")
+        rated = self._read_ratings(X, y)
+        options = PredictOptions(clip=self.clip)
+        predictor, users, items = self._predictor_of(_pairs_of(rated), options)
+        return evaluate_ratings(predictor, users, items, observed_of(run, rated.columns))
+
+
+def _pairs_of(rated: RatingArrays) -> list[Array]:
+    """Return the names of the users and of the items of ratings."""
+    return [rated.names(entity) for entity in ENTITIES]
