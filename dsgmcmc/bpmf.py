@@ -10,7 +10,7 @@ import operator
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import KW_ONLY, dataclass, fields
+from dataclasses import KW_ONLY, dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args
@@ -698,7 +698,7 @@ class BPMF(Estimator, FittedModel):
             if isinstance(held_out, Path):
                 options["test"] = held_out
             else:
-                named_test = held_out.file._replace(path=Path("test"))
+                named_test = replace(held_out.file, path=Path("test"))
                 sources.append(held_out._replace(test=True, file=named_test))
         if run is not None and run.settings_file.exists():
             other = self._scratch.path / "other.h5"

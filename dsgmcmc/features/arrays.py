@@ -15,7 +15,8 @@ from dsgmcmc.features.encoding import Kind
 from dsgmcmc.input.arrays import typed_names
 from dsgmcmc.input.matrices import is_missing
 from dsgmcmc.input.roles import expand_parts, parse_columns, refuse_repeated
-from dsgmcmc.input.sources.tables import TableFile, is_number
+from dsgmcmc.input.sources.columns import MemoryTable
+from dsgmcmc.input.sources.tables import is_number
 from dsgmcmc.tables.frames import as_frame, plain_values, unmasked
 from dsgmcmc.tables.usual import Columns, find_column, shortened
 from dsgmcmc.types import Array
@@ -68,7 +69,7 @@ def read_features(
             lists[name] = "list"
         elif column.dtype.kind not in "iufb" and all(map(is_number, filled)):
             kinds[name] = "category"  # numbers written as text are codes
-    table = TableFile.of_arrays(Path(f"{entity}_features"), texts)
+    table = MemoryTable.of(Path(f"{entity}_features"), texts)
     return Description(
         table,
         kinds,

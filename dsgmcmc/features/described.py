@@ -20,13 +20,13 @@ from dsgmcmc.features.encoding import KINDS, Kind, as_kind
 from dsgmcmc.features.values import batches, select_cells
 from dsgmcmc.input.detect import open_table
 from dsgmcmc.input.roles import refuse_repeated
+from dsgmcmc.input.sources.base import Source
 from dsgmcmc.input.sources.labelled import Choice
+from dsgmcmc.input.sources.matrix import read_matrix
 from dsgmcmc.input.sources.tables import (
     SHOWN,
-    TableFile,
     distinct_names,
     first_column,
-    read_matrix,
     scalar,
     trim_names,
 )
@@ -41,7 +41,6 @@ from dsgmcmc.types import Array
 #: Words that stand for a missing value in files of text, in lower case. In other formats a word is
 #: a value, because they have missing values of their own; blanks are missing in all of them.
 MISSING_WORDS = ("na", "n/a", "nan", "null", "\\n", "(no genres listed)")
-_TEXT_FORMATS = ("text", "lines")
 _GENRES = [
     "unknown",
     "Action",
@@ -101,7 +100,7 @@ class Description(NamedTuple):
 
     Attributes
     ----------
-    source : Path, TableFile, scipy.sparse matrix or `OF_NAMES`
+    source : Path, Source, scipy.sparse matrix or `OF_NAMES`
         A file is text, JSON, Parquet, or a matrix. Names are in the column `label` or with a usual
         name, or else in the first column; for a matrix, names are `names`, or row numbers.
     kinds : dict of str to Kind
@@ -144,7 +143,7 @@ class DescriptionTable(NamedTuple):
     kinds : dict of str to Kind
         Kinds of columns by their names in the file: kinds that users chose, and kinds of known
         MovieLens files.
-    table : TableFile or None
+    table : Source or None
         The file; None for a matrix.
     matrix : scipy.sparse.csr_matrix or None
         The matrix without its empty rows, if the description is a matrix. The DuckDB table then has
@@ -161,7 +160,7 @@ class DescriptionTable(NamedTuple):
     entity: str
     columns: dict[str, str]
     kinds: Mapping[str, Kind]
-    table: TableFile | None = None
+    table: Source | None = None
     matrix: Any = None
     words: Mapping[str, Sequence[str]] = MappingProxyType({})
     has_parts: bool = False
@@ -304,7 +303,7 @@ def read_description(db: Session, entity: str, description: Description) -> Desc
     rows for one name.
     """
     source = description.source
-    if isinstance(source, Path | TableFile):
+    if isinstance(source, Path | Source):
         described = _read_table(db, source, entity, description)
     else:
         path = Path(f"{entity}_features")
@@ -405,19 +404,19 @@ def names_advice(entity: str) -> str:
 
 
 def _read_table(
-    db: Session, source: Path | TableFile, entity: str, description: Description
+    db: Session, source: Path | Source, entity: str, description: Description
 ) -> DescriptionTable:
     """Read a table with a header, or a MovieLens file without one."""
     known: dict[str, Any] = {}
     if isinstance(source, Path):
         known = _MOVIELENS.get(source.name.removesuffix(".gz"), {})
         source = _open_description(db, source, entity, n_known=len(known))
-    if source.axes is not None:
+    if source.is_labelled:
         raise InputError(
             f"{source.path} has a matrix, and no table of features: give it in Python, as"
             f" {entity}_features=(names, matrix)"
         )
-    if source.format == "matrix":
+    if source.is_matrix:
         entries, first = read_matrix(db, source)
         return _read_matrix(db, source.path, entries, entity=entity, first=first)
     names = source.names
@@ -467,7 +466,7 @@ def _read_table(
     return described
 
 
-def _open_description(db: Session, path: Path, entity: str, n_known: int) -> TableFile:
+def _open_description(db: Session, path: Path, entity: str, n_known: int) -> Source:
     """Open a file; it has a header unless it is a MovieLens file of `n_known` columns."""
 
     def is_header(fields: list[str], rows: list[list[str]]) -> bool:
@@ -476,10 +475,9 @@ def _open_description(db: Session, path: Path, entity: str, n_known: int) -> Tab
     return open_table(db, path, is_header, latin1=True, choice=Choice(entity=entity))
 
 
-def _check_header(source: TableFile, names: list[str]) -> None:
+def _check_header(source: Source, names: list[str]) -> None:
     """Raise InputError if the names of columns repeat, or if a text has numbers for names."""
-    is_text = source.format in _TEXT_FORMATS
-    if is_text and any(re.fullmatch(r"[+-]?[0-9.]+", name) for name in names):
+    if source.is_text and any(re.fullmatch(r"[+-]?[0-9.]+", name) for name in names):
         raise InputError(
             f"{source.path} has no header: line 1 must name the columns; found"
             f" {', '.join(names)[:60]}"
@@ -488,7 +486,7 @@ def _check_header(source: TableFile, names: list[str]) -> None:
 
 
 def _positions_of_names(
-    source: TableFile, names: list[str], entity: str, description: Description
+    source: Source, names: list[str], entity: str, description: Description
 ) -> list[int]:
     """Return the positions of the columns of names, one for each part.
 
@@ -508,21 +506,21 @@ def _positions_of_names(
     return [find_column(names, entity) or 0]
 
 
-def _text(table: TableFile, k: int, separator: str) -> str:
+def _text(table: Source, k: int, separator: str) -> str:
     """Return SQL for a column as text; lists in Parquet are joined by the separator."""
     if _has_lists(table, k):
         return f"array_to_string(c{k}, {literal(separator)})"
     return f"c{k}::VARCHAR"
 
 
-def _has_lists(table: TableFile, k: int) -> bool:
-    """Whether the type of a column in Parquet is a list."""
-    return table.format == "parquet" and table.types[k].endswith("[]")
+def _has_lists(table: Source, k: int) -> bool:
+    """Whether the type of a column is a list."""
+    return any(sql_type.endswith("[]") for sql_type in table.types[k : k + 1])
 
 
-def _missing_words(source: TableFile, column: str, description: Description) -> list[str]:
+def _missing_words(source: Source, column: str, description: Description) -> list[str]:
     """Return the words that stand for a missing value in a column of a table."""
-    if source.format not in _TEXT_FORMATS:
+    if not source.is_text:
         return []
     categories = {category.lower() for category in description.categories.get(column, ())}
     return [word for word in MISSING_WORDS if word not in categories]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
@@ -42,8 +43,9 @@ from dsgmcmc.input.sources.annotated import (
     is_labelled,
     refuse_modalities,
 )
+from dsgmcmc.input.sources.columns import MemoryTable
 from dsgmcmc.input.sources.labelled import Choice, refuse_filling
-from dsgmcmc.input.sources.tables import TableFile, stored_cells
+from dsgmcmc.input.sources.matrix import stored_cells
 from dsgmcmc.input.values import Missing, MissingValuesError, advising_missing, parse_missing
 from dsgmcmc.input.wide import counts_cells, describe_matrix, refuse_names
 from dsgmcmc.parallel.machine import memory_for_data
@@ -692,10 +694,10 @@ def ratings_source(
             " item, rating"
         )
     found = read_ratings(X, y, form, timed=timed, ordered=True)
-    file = TableFile.of_arrays(Path("ratings"), found.columns)
+    file = MemoryTable.of(Path("ratings"), found.columns)
     names = [found.labels.get(role, role) for role in found.columns]
     return RatingsTable(
-        file._replace(names=names),
+        replace(file, names=names),
         {role: k for k, role in enumerate(found.columns)},
         about=found.about,
         left_out=found.left_out,

@@ -13,11 +13,19 @@ import gzip
 import itertools
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
 from dsgmcmc.errors import InputError
+from dsgmcmc.input.sources.base import BLOCK_BYTES, SAMPLE_BYTES, Source, opened
+from dsgmcmc.input.sources.columns import (
+    JsonFile,
+    ParquetFile,
+    columns_of_parquet,
+    objects_of_json,
+)
 from dsgmcmc.input.sources.formats import Layout, blank_separated, find_layout, read_smurff
 from dsgmcmc.input.sources.labelled import (
     ANY_CHOICE,
@@ -29,19 +37,10 @@ from dsgmcmc.input.sources.labelled import (
     refuse_unstored,
     refuse_variable,
 )
+from dsgmcmc.input.sources.matrix import ENTRIES, Entries, SparseFile, read_matrix
 from dsgmcmc.input.sources.science import open_folder, open_scientific
-from dsgmcmc.input.sources.tables import (
-    BLOCK_BYTES,
-    LONGEST_LINE,
-    NO_DELIMITER,
-    SAMPLE_BYTES,
-    TableFile,
-    columns_of_parquet,
-    first_column,
-    objects_of_json,
-    opened,
-    read_matrix,
-)
+from dsgmcmc.input.sources.tables import first_column
+from dsgmcmc.input.sources.text import LONGEST_LINE, ParsedFile, ParsedMatrix, TextFile
 from dsgmcmc.tables.session import Session, memory_of, reading
 from dsgmcmc.tables.usual import find_column
 
@@ -63,7 +62,7 @@ def open_table(
     *,
     latin1: bool = False,
     choice: Choice = ANY_CHOICE,
-) -> TableFile:
+) -> Source:
     """Detect the format and the columns of a file from its beginning.
 
     Raises InputError if the file cannot be read, is text with fewer than two columns, or cannot be
@@ -94,12 +93,12 @@ def open_table(
             refuse_first_line(path, choice)
             return found
     table = _open_other(db, path, is_header, latin1=latin1)
-    if table.format not in ("text", "lines"):
+    if not table.is_text and not table.is_parsed:
         refuse_first_line(path, choice)
     refuse_variable(path, choice)
-    if choice.unstored == "zero" and table.format == "matrix":
+    if choice.unstored == "zero" and table.is_matrix:
         return _with_zeros(db, table, choice)
-    if table.format != "matrix":
+    if not table.is_matrix:
         refuse_unstored(path, choice)
     return table
 
@@ -110,7 +109,7 @@ def _read_market(db: Session, path: Path) -> Any:
     return matrix
 
 
-def _with_zeros(db: Session, table: TableFile, choice: Choice) -> TableFile:
+def _with_zeros(db: Session, table: Source, choice: Choice) -> Source:
     """Return a sparse matrix with ratings of 0 in the cells that it does not store."""
     matrix, first = read_matrix(db, table)
     users, items = (as_texts(range(first, first + n)) for n in matrix.shape)
@@ -118,16 +117,16 @@ def _with_zeros(db: Session, table: TableFile, choice: Choice) -> TableFile:
     return as_table(table.path, LabelledMatrix(users, items, matrix, about), choice, memory_of(db))
 
 
-def _open_other(db: Session, path: Path, is_header: IsHeader, *, latin1: bool) -> TableFile:
+def _open_other(db: Session, path: Path, is_header: IsHeader, *, latin1: bool) -> Source:
     """Return the table in a file of text, JSON, Parquet, NumPy or SMURFF."""
     if path.suffix.lower() == ".npz":
-        return _matrix(path)
+        return SparseFile(path, list(ENTRIES))
     with opened(path) as file:
         head = _read_head(file)
         packed = isinstance(file, gzip.GzipFile)
         if smurff := read_smurff(path, file, head, memory_of(db)):
             shape, arrays = smurff
-            return _matrix(path)._replace(shape=shape, arrays=arrays)
+            return Entries(path, list(ENTRIES), shape=shape, arrays=list(arrays.values()))
         if head.startswith(b"PAR1"):
             return _open_parquet(db, path)
         encoding = "latin-1" if latin1 and not _is_utf8(file) else "utf-8"
@@ -136,13 +135,13 @@ def _open_other(db: Session, path: Path, is_header: IsHeader, *, latin1: bool) -
     lines = re.split(_LINE_END, text)
     has_mixed_ends = len(set(re.findall(_LINE_END, text))) > 1
     if layout := find_layout(path, lines):
-        return _with_layout(path, layout)._replace(packed=packed, mixed=has_mixed_ends)
+        return _with_layout(path, layout, packed=packed, mixed=has_mixed_ends)
     if text.lstrip()[0] in "[{":
         return _open_json(db, path, packed=packed)
     if not text.endswith("\n") and any(line.strip() for line in lines[:-1]):
         lines.pop()  # the sample may end within this line
     table = _open_lines(path, lines, is_header)
-    return table._replace(packed=packed, encoding=encoding, mixed=has_mixed_ends)
+    return replace(table, packed=packed, encoding=encoding, mixed=has_mixed_ends)
 
 
 def _read_head(file: IO[bytes]) -> bytes:
@@ -156,40 +155,39 @@ def _read_head(file: IO[bytes]) -> bytes:
     return head
 
 
-def _matrix(path: Path) -> TableFile:
-    return TableFile(path, "matrix", ["row", "col", "value"])
-
-
-def _open_parquet(db: Session, path: Path) -> TableFile:
+def _open_parquet(db: Session, path: Path) -> Source:
     """Return the table in a Parquet file."""
     with reading(path):
         columns = db.execute(f"DESCRIBE FROM {columns_of_parquet(path)}").fetchall()
     names = [str(column[0]) for column in columns]
     types = [str(column[1]) for column in columns]
-    return TableFile(path, "parquet", names, types)
+    return ParquetFile(path, names, types)
 
 
-def _open_json(db: Session, path: Path, *, packed: bool) -> TableFile:
+def _open_json(db: Session, path: Path, *, packed: bool) -> Source:
     """Return the table in a JSON file; any of its first objects may lack a key."""
     objects = objects_of_json(path, packed=packed)
     with reading(path):
         keys = first_column(db, f"SELECT unnest(json_keys(json)) FROM (FROM {objects} LIMIT 1000)")
-    return TableFile(path, "json", list(dict.fromkeys(keys)), packed=packed)
+    names = list(dict.fromkeys(keys))
+    return JsonFile(path, names, ["VARCHAR"] * len(names), packed=packed)
 
 
-def _with_layout(path: Path, layout: Layout) -> TableFile:
+def _with_layout(path: Path, layout: Layout, *, packed: bool, mixed: bool) -> ParsedFile:
     """Return the table, or matrix, in a text file whose lines have a layout of another tool."""
-    table = _matrix(path)._replace(delimiter=NO_DELIMITER, layout=layout, shape=layout.shape)
     if "value" in layout.columns:
-        return table
-    types = ["DOUBLE" if name == "rating" else "VARCHAR" for name in layout.columns]
-    return table._replace(format="lines", names=list(layout.columns), types=types)
+        return ParsedMatrix(
+            path, list(ENTRIES), layout=layout, shape=layout.shape, packed=packed, mixed=mixed
+        )
+    names = list(layout.columns)
+    types = ["DOUBLE" if name == "rating" else "VARCHAR" for name in names]
+    return ParsedFile(path, names, types, layout=layout, packed=packed, mixed=mixed)
 
 
 # ------------------------------------------------------------------------------------------- text
 
 
-def _open_lines(path: Path, lines: list[str], is_header: IsHeader) -> TableFile:
+def _open_lines(path: Path, lines: list[str], is_header: IsHeader) -> TextFile:
     """Return the table that a text file has, by its first lines."""
     filled = [k for k, line in enumerate(lines) if line.strip()]
     _refuse_delimiter_line(path, lines[filled[0]])
@@ -219,10 +217,10 @@ def _open_lines(path: Path, lines: list[str], is_header: IsHeader) -> TableFile:
         fields = [field.partition(":")[0] for field in fields]
     if not header:
         fields = [f"column {k + 1}" for k in range(len(fields))]
-    table = TableFile(
+    table = TextFile(
         path,
-        "text",
         fields,
+        ["VARCHAR"] * len(fields),
         header=header,
         first_line=first_line,
         delimiter=delimiter,
@@ -230,10 +228,13 @@ def _open_lines(path: Path, lines: list[str], is_header: IsHeader) -> TableFile:
     )
     if delimiter != _BLANKS:
         return table
-    return table._replace(
-        format="lines",
-        types=["VARCHAR"] * len(fields),
-        delimiter=NO_DELIMITER,
+    return ParsedFile(
+        path,
+        fields,
+        table.types,
+        header=header,
+        first_line=first_line,
+        sample=sample,
         layout=blank_separated(len(fields), first_line - 1),
     )
 

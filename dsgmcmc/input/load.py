@@ -11,8 +11,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
-import numpy as np
-
 from dsgmcmc.errors import InputError
 from dsgmcmc.input.bounds import FAULTS, refuse_relations, set_bounds
 from dsgmcmc.input.detect import open_table
@@ -27,11 +25,10 @@ from dsgmcmc.input.roles import (
     find_named,
     names_recur,
 )
-from dsgmcmc.input.sources.formats import CLICK
+from dsgmcmc.input.sources.base import Source
 from dsgmcmc.input.sources.labelled import ANY_CHOICE, Choice
 from dsgmcmc.input.sources.tables import (
     SHOWN,
-    TableFile,
     add_columns,
     is_number,
     scalar,
@@ -71,7 +68,7 @@ class RatingsTable(NamedTuple):
 
     Attributes
     ----------
-    file : TableFile
+    file : Source
     columns : dict of str to int
         Positions of columns by role: "user", "item", "rating", "timestamp" and `MEASURES`, of which
         only the first two are never missing. Without "rating", all ratings are 1. Further parts of
@@ -94,7 +91,7 @@ class RatingsTable(NamedTuple):
         What users have said of a table in memory.
     """
 
-    file: TableFile
+    file: Source
     columns: dict[str, int]
     test: bool = False
     groups: tuple[int, ...] = ()
@@ -126,11 +123,8 @@ class RatingsTable(NamedTuple):
     @property
     def has_ratings(self) -> bool:
         """Whether the table has ratings, and not clicks alone."""
-        if self.file.format == "matrix" and self.file.layout is not None:
-            return self.file.layout.columns["value"] != CLICK
-        if self.file.format == "matrix" and self.file.arrays is not None:
-            return bool(np.any(self.file.arrays["value"] != 1))
-        return self.is_wide or "rating" in self.columns or self.has_bounds
+        has_column = self.is_wide or "rating" in self.columns or self.has_bounds
+        return has_column and self.file.has_ratings
 
     def has_integers(self, role: str) -> bool:
         """Whether the names of a role are integers by the type of their column."""
@@ -147,10 +141,10 @@ class RatingsTable(NamedTuple):
     @property
     def named_columns(self) -> dict[str, str]:
         """Columns by role (`NAMED`) if the table names them; without names of several parts."""
-        if self.is_wide or self.file.format == "matrix" or not self.file.header:
+        if self.is_wide or self.file.is_matrix or not self.file.header:
             return {}
         found = self.labels
-        if self.file.format != "arrays":
+        if not self.file.is_in_memory:
             found = {role: self.file.names[k] for role, k in self.columns.items()}
         return {
             role: name for role, name in found.items() if role in NAMED and not self.parts(role)
@@ -162,7 +156,7 @@ class RatingsTable(NamedTuple):
             return self.about
         if self.is_wide:
             return describe_wide(self.file, self.columns)
-        if self.file.format == "matrix":
+        if self.file.is_matrix:
             return "user row, item column"
         texts = []
         for role in dict.fromkeys(map(main_role, self.columns)):
@@ -209,13 +203,13 @@ def open_ratings(
         if wide is not None:
             file, positions = wide
             about = file.about
-            if about and file.axes is None:
+            if about and not file.is_labelled:
                 about = f"{describe_wide(file, positions)}; {about}"
             return RatingsTable(file, positions, test, about=about)
     file = open_long(db, path, columns, choice)
-    if file.axes is not None and not timed:
+    if file.is_labelled and not timed:
         return RatingsTable(file, ENTRIES, test, about=file.about)
-    if file.format == "matrix" and (columns or timed):
+    if file.is_matrix and (columns or timed):
         needless = []
         if columns:
             needless.append(named("columns"))
@@ -240,7 +234,7 @@ def find_groups(table: RatingsTable, columns: Sequence[str]) -> RatingsTable:
     Raises InputError if it is a matrix, or lacks a column.
     """
     file = table.file
-    if table.is_wide or file.format == "matrix":
+    if table.is_wide or file.is_matrix:
         raise InputError(
             f"{file.path} is a matrix, without columns for {named('hold_out_by')}: leave it out"
         )
@@ -278,7 +272,7 @@ def refuse_differences(tables: Sequence[RatingsTable]) -> None:
     )
 
 
-def open_long(db: Session, path: Path, columns: Columns, choice: Choice = ANY_CHOICE) -> TableFile:
+def open_long(db: Session, path: Path, columns: Columns, choice: Choice = ANY_CHOICE) -> Source:
     """Open a file with a row for each rating; a first line that recurs below is no header."""
 
     def is_header(fields: list[str], rows: list[list[str]]) -> bool:
@@ -588,7 +582,7 @@ def _refuse_bad_rows(db: Session, table: RatingsTable, *, timed: bool, first: in
     raise InputError(message)
 
 
-def _scale_times(db: Session, file: TableFile, first: int) -> str:
+def _scale_times(db: Session, file: Source, first: int) -> str:
     """Convert a file's times to seconds if their size shows a smaller unit.
 
     Returns a note that says so, or an empty text. The median decides, so that a few strange times

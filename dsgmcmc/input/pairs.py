@@ -12,7 +12,8 @@ import numpy as np
 from dsgmcmc.errors import InputError
 from dsgmcmc.input.detect import open_table
 from dsgmcmc.input.roles import Heading, expand_parts, locate, refuse_repeated, refuse_unnamed
-from dsgmcmc.input.sources.tables import SHOWN, TableFile, holds, scalar
+from dsgmcmc.input.sources.base import Source
+from dsgmcmc.input.sources.tables import SHOWN, holds, scalar
 from dsgmcmc.ratings.names import names_of, of_parts, part_role
 from dsgmcmc.settings import named
 from dsgmcmc.tables.session import Session, identifier, is_integer, is_rounded
@@ -28,7 +29,7 @@ class PairsTable(NamedTuple):
 
     Attributes
     ----------
-    file : TableFile
+    file : Source
         The file that was read.
     positions : dict of str to int
         Positions of the columns that identify users and items, by role; further parts of names have
@@ -37,7 +38,7 @@ class PairsTable(NamedTuple):
         Names of all columns in the output; a column without a name gets one from its position.
     """
 
-    file: TableFile
+    file: Source
     positions: dict[str, int]
     columns: list[str]
 

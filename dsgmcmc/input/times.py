@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dsgmcmc.input.sources.tables import TableFile, scalar
+from dsgmcmc.input.sources.base import Source
+from dsgmcmc.input.sources.tables import scalar
 from dsgmcmc.input.values import is_word
 from dsgmcmc.tables.session import Session, as_number
 from dsgmcmc.tables.usual import EMPTY
@@ -134,7 +135,7 @@ def doubtful(db: Session, first: int) -> bool:
     return bool(scalar(db, query))
 
 
-def read_dates(db: Session, file: TableFile, column: int, first: int) -> DateReading:
+def read_dates(db: Session, file: Source, column: int, first: int) -> DateReading:
     """Read the dates of a file that `time_sql` has not read into the table ``raw``.
 
     The file's rows in ``raw`` begin at row `first`.

@@ -11,7 +11,7 @@ from dsgmcmc.errors import InputError, refusing
 from dsgmcmc.tables.usual import find_column, shortened, simplified
 
 if TYPE_CHECKING:
-    from dsgmcmc.input.sources.tables import TableFile
+    from dsgmcmc.input.sources.base import Source
 
 _TITLES = ("title", "name", "itemname", "movietitle", "label", "description")
 
@@ -45,7 +45,7 @@ def read_titles(path: Path, matching: str | None = None) -> dict[str, str]:
     return titles
 
 
-def _find_columns(table: TableFile) -> tuple[int, int]:
+def _find_columns(table: Source) -> tuple[int, int]:
     """Return the positions of the columns of ids and titles; raise InputError without them."""
     if not table.header:
         return 0, _first_text(table.sample[:10])

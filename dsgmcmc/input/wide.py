@@ -21,8 +21,10 @@ from dsgmcmc.input.bounds import BEGINNINGS, cell_bound, stand_in
 from dsgmcmc.input.detect import open_table
 from dsgmcmc.input.header import Head, ReadCells, judge_first_line
 from dsgmcmc.input.roles import Heading, locate
+from dsgmcmc.input.sources.base import Source
+from dsgmcmc.input.sources.columns import MemoryTable
 from dsgmcmc.input.sources.labelled import Choice
-from dsgmcmc.input.sources.tables import SHOWN, TableFile, add_columns, is_number
+from dsgmcmc.input.sources.tables import SHOWN, add_columns, is_number
 from dsgmcmc.input.values import TRUTH, are_truth, missing_words
 from dsgmcmc.settings import named
 from dsgmcmc.tables.session import Session, memory_of
@@ -105,11 +107,11 @@ class _BadCells:
 
     Parameters
     ----------
-    table : TableFile
+    table : Source
     items : (J,) array of str
     """
 
-    def __init__(self, table: TableFile, items: Array) -> None:
+    def __init__(self, table: Source, items: Array) -> None:
         self._table = table
         self._items = items
         self._number = 0
@@ -173,11 +175,11 @@ class _WordCells:
 
     Parameters
     ----------
-    table : TableFile
+    table : Source
     items : (J,) array of str
     """
 
-    def __init__(self, table: TableFile, items: Array) -> None:
+    def __init__(self, table: Source, items: Array) -> None:
         self._table = table
         self._items = items
         self._numbers = _WordNumbers()
@@ -221,7 +223,7 @@ class _WordCells:
 
 def inspect_wide(
     db: Session, path: Path, columns: Columns, missing: Sequence[str], *, choice: Choice
-) -> tuple[TableFile, dict[str, int]] | None:
+) -> tuple[Source, dict[str, int]] | None:
     """Return the table in a file, and the positions of its columns that are no items, by role.
 
     The role "user" has names of rows, and "count" the number of ratings of each row. The array in
@@ -239,14 +241,14 @@ def inspect_wide(
         read=_Numbers(missing).table,
     )
     table = open_table(db, path, is_header, choice=choice)
-    if table.axes is not None:
+    if table.is_labelled:
         return table, ENTRIES
-    if table.format == "matrix":
+    if table.is_matrix:
         dense = _read_dense(db, path)
         if dense is None:
             return None
         return dense, ENTRIES
-    if table.format == "lines" or table.delimiter == "::":
+    if table.is_parsed or table.delimiter == "::":
         raise InputError(f"{path} has a line for each rating: leave out {named('matrix')}")
     if table.header and choice.first_line is None:
         _refuse_second_header(table, missing)
@@ -265,7 +267,7 @@ def inspect_wide(
     return table, _judge_first(db, table, missing)
 
 
-def _refuse_second_header(table: TableFile, missing: Sequence[str]) -> None:
+def _refuse_second_header(table: Source, missing: Sequence[str]) -> None:
     """Raise InputError if the first row below the header may be a second one, of numbers."""
     if len(table.sample) < 2:
         return
@@ -279,18 +281,18 @@ def _refuse_second_header(table: TableFile, missing: Sequence[str]) -> None:
         )
 
 
-def _find_names(table: TableFile) -> int | None:
+def _find_names(table: Source) -> int | None:
     """Return the position of the column with names of rows, by its own name; None without one."""
     if not table.header:
         return None
-    searched = table.names if table.format == "parquet" else table.names[:1]
+    searched = table.names if table.has_index_anywhere else table.names[:1]
     for k, name in enumerate(searched):
         if name in _NAMELESS:
             return k
     return find_column(searched, "user")
 
 
-def _judge_first(db: Session, table: TableFile, missing: Sequence[str]) -> dict[str, int]:
+def _judge_first(db: Session, table: Source, missing: Sequence[str]) -> dict[str, int]:
     """Return the role of the first column by its values; it has none if it is an item.
 
     The first column of a Parquet file is the first one of text, if any has text.
@@ -403,7 +405,7 @@ def _is_header(
 
 def load_wide(
     db: Session,
-    table: TableFile,
+    table: Source,
     roles: Mapping[str, int],
     *,
     test: bool,
@@ -494,7 +496,7 @@ def insert_unrated(db: Session, entity: str, names: Sequence[str]) -> None:
         db.execute(f"INSERT INTO unrated SELECT '{entity}', trim(id) FROM silent")
 
 
-def _item_names(table: TableFile, columns: Sequence[int]) -> list[str]:
+def _item_names(table: Source, columns: Sequence[int]) -> list[str]:
     """Return the names of the columns that are items: 1, 2, ... without a header."""
     if table.header:
         return [table.names[k] for k in columns]
@@ -520,7 +522,7 @@ def _are_words(names: Iterable[str | None], words: Sequence[str]) -> Array:
     return np.array([(name or "").strip().lower() in words for name in names], bool)
 
 
-def _read_dense(db: Session, path: Path) -> TableFile | None:
+def _read_dense(db: Session, path: Path) -> Source | None:
     """Return the cells that are not NaN of the array (I, J) in an .npz file of NumPy, or None."""
     if path.suffix.lower() != ".npz":
         return None
@@ -536,10 +538,10 @@ def _read_dense(db: Session, path: Path) -> TableFile | None:
         return None
     row, col = np.nonzero(~np.isnan(array))
     values = array[row, col].astype(np.float64)
-    return TableFile.of_arrays(path, {"row": row, "col": col, "value": values})
+    return MemoryTable.of(path, {"row": row, "col": col, "value": values})
 
 
-def describe_wide(table: TableFile, roles: Mapping[str, int]) -> str:
+def describe_wide(table: Source, roles: Mapping[str, int]) -> str:
     """Describe how a matrix in a file was read, so that users can check it."""
     others = [name for k, name in enumerate(table.names) if k not in roles.values()]
     users = "numbered"

@@ -35,7 +35,7 @@ def refuse_unlike_matrices(tables: Sequence[RatingsTable]) -> None:
 def _is_dense(table: RatingsTable) -> bool:
     """Whether a table is an array in a file of NumPy, whose rows have numbers."""
     file = table.file
-    return file.format == "arrays" and file.axes is None and file.path.suffix.lower() == ".npz"
+    return file.is_in_memory and not file.is_labelled and file.path.suffix.lower() == ".npz"
 
 
 def refuse_equal_items(table: RatingsTable) -> None:

@@ -447,7 +447,7 @@ class Ingest:
         labels = {}
         for entity in NAMED_ROLES:
             names = table.parts(entity) or (entity,)
-            has_columns = table.file.format != "matrix" and table.file.axes is None
+            has_columns = not table.file.is_matrix
             if len(names) == 1 and entity in table.columns and has_columns:
                 names = (table.file.names[table.columns[entity]],)
             labels[entity] = tuple(

@@ -10,7 +10,7 @@ from support import write_planted
 
 from dsgmcmc.diagnostics.comparison import Comparison
 from dsgmcmc.input.load import RatingsTable
-from dsgmcmc.input.sources.tables import TableFile
+from dsgmcmc.input.sources.columns import MemoryTable
 from dsgmcmc.parallel.alone import Comm
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.prepare.prepare import prepare_ratings
@@ -116,7 +116,7 @@ def _write_three_directions(path: Path) -> None:
     place, day, hour = (axis.ravel() for axis in np.indices((8, 9, 10)))
     number = rng.normal(0, 1, (8, 9))[place, day] * np.sin(hour) + rng.normal(0, 0.2, len(hour))
     columns = {"user": place, "item": hour, "item 2": day, "rating": number.round(2)}
-    file = TableFile.of_arrays(Path("places"), columns)
+    file = MemoryTable.of(Path("places"), columns)
     positions = {role: k for k, role in enumerate(columns)}
     named = {"user": "user", "item": "item", "context": "item 2"}
     prepare_ratings([RatingsTable(file, positions)], path, columns=named)

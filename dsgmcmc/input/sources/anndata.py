@@ -8,6 +8,7 @@ sparse matrices are groups (``data``, ``ir``, ``jc``, and the number of rows in 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import h5py
 import numpy as np
 
 from dsgmcmc.errors import InputError, refusing
+from dsgmcmc.input.sources.base import Source
 from dsgmcmc.input.sources.labelled import (
     Choice,
     LabelledMatrix,
@@ -29,7 +31,6 @@ from dsgmcmc.input.sources.labelled import (
     table_of_columns,
     table_without_names,
 )
-from dsgmcmc.input.sources.tables import TableFile
 from dsgmcmc.input.sources.unwritten import read_written, unwritten_cells, with_meaning
 from dsgmcmc.types import Array
 
@@ -51,7 +52,7 @@ def is_hdf5(path: Path) -> bool:
     return bool(h5py.is_hdf5(path))
 
 
-def read_hdf5(path: Path, choice: Choice, limit: int) -> TableFile | None:
+def read_hdf5(path: Path, choice: Choice, limit: int) -> Source | None:
     """Return the table of ratings, or of features, in an HDF5 file; None for netCDF.
 
     Raises InputError for HDF5 files of other programs.
@@ -64,7 +65,7 @@ def read_hdf5(path: Path, choice: Choice, limit: int) -> TableFile | None:
         return reader(path, file, choice, limit)
 
 
-def _reader_of(path: Path, file: Any) -> Callable[[Path, Any, Choice, int], TableFile] | None:
+def _reader_of(path: Path, file: Any) -> Callable[[Path, Any, Choice, int], Source] | None:
     """Return the function that reads a file; None for netCDF."""
     for name, advice in _OTHERS.items():
         if name in file:
@@ -89,7 +90,7 @@ def _reader_of(path: Path, file: Any) -> Callable[[Path, Any, Choice, int], Tabl
 # ------------------------------------------------------------------------------------------ AnnData
 
 
-def _read_anndata(path: Path, file: Any, choice: Choice, limit: int) -> TableFile:
+def _read_anndata(path: Path, file: Any, choice: Choice, limit: int) -> Source:
     """Return X or a layer: users are observations, items are variables; or the features of one."""
     if choice.entity is not None:
         refuse_variable(path, choice)
@@ -231,7 +232,7 @@ def _of_codes(codes: Array, categories: Array) -> Array:
 # ------------------------------------------------------------------------------------------- MATLAB
 
 
-def _read_matlab(path: Path, file: Any, choice: Choice, limit: int) -> TableFile:
+def _read_matlab(path: Path, file: Any, choice: Choice, limit: int) -> Source:
     """Return a matrix of a MATLAB file of version 7.3."""
     shapes = {}
     for name, node in file.items():
@@ -248,7 +249,7 @@ def _read_matlab(path: Path, file: Any, choice: Choice, limit: int) -> TableFile
     refuse_cells(path, node.shape, limit)
     unwritten = unwritten_cells(node)
     values, note, choice = with_meaning(f"{path}, {name}", node[()], unwritten, choice)
-    return matlab_table(path, values.T, choice, limit)._replace(about=note)
+    return replace(matlab_table(path, values.T, choice, limit), about=note)
 
 
 def _is_matrix(node: Any) -> bool:
@@ -298,7 +299,7 @@ def select_variable(path: Path, shapes: Mapping[str, Sequence[int]], choice: Cho
     return select(path, candidates, choice, others=others)
 
 
-def matlab_table(path: Path, values: Any, choice: Choice, limit: int) -> TableFile:
+def matlab_table(path: Path, values: Any, choice: Choice, limit: int) -> Source:
     """Return a matrix of MATLAB as a table: sparse as entries, full as columns without names."""
     if hasattr(values, "tocoo"):
         users, items = (count_from_1(n) for n in values.shape)

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dsgmcmc.errors import InputError
+from dsgmcmc.input.sources.base import Source, opened
 from dsgmcmc.input.sources.labelled import (
     Choice,
     LabelledMatrix,
@@ -25,7 +26,7 @@ from dsgmcmc.input.sources.labelled import (
     refuse_cells,
     refuse_variable,
 )
-from dsgmcmc.input.sources.tables import TableFile, is_number, opened
+from dsgmcmc.input.sources.tables import is_number
 from dsgmcmc.settings import named
 from dsgmcmc.tables.usual import joined
 from dsgmcmc.types import Array
@@ -48,7 +49,7 @@ class _Sizes(NamedTuple):
     of_samples: int = 0
 
 
-def read_gct(path: Path, choice: Choice, limit: int) -> TableFile:
+def read_gct(path: Path, choice: Choice, limit: int) -> Source:
     """Return the values of a GCT file; -666, NaN, NA and empty cells are missing."""
     refuse_variable(path, choice)
     with opened(path) as file, io.TextIOWrapper(file, "utf-8-sig", newline="") as text:
@@ -123,9 +124,7 @@ def is_tenx(path: Path) -> bool:
     return path.is_dir() and any((path / name).exists() for name in _MARKET)
 
 
-def read_tenx(
-    path: Path, read_market: Callable[[Path], Any], choice: Choice, limit: int
-) -> TableFile:
+def read_tenx(path: Path, read_market: Callable[[Path], Any], choice: Choice, limit: int) -> Source:
     """Return the matrix in a folder, given a function that reads MatrixMarket.
 
     Features of one type are read, such as ``Gene Expression``.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
@@ -16,7 +17,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dsgmcmc.errors import InputError
-from dsgmcmc.input.sources.tables import TableFile
+from dsgmcmc.input.sources.base import Source
+from dsgmcmc.input.sources.columns import MemoryTable
+from dsgmcmc.input.sources.matrix import ENTRIES, Entries
 from dsgmcmc.settings import named
 from dsgmcmc.tables.usual import EMPTY, Columns, joined, shortened
 from dsgmcmc.types import Array
@@ -72,7 +75,7 @@ class LabelledMatrix(NamedTuple):
     about: str
 
 
-def as_table(path: Path, matrix: LabelledMatrix, choice: Choice, limit: int) -> TableFile:
+def as_table(path: Path, matrix: LabelledMatrix, choice: Choice, limit: int) -> Source:
     """Return the known cells of a matrix as a table of entries.
 
     Raises InputError as `known_cells` does.
@@ -83,11 +86,10 @@ def as_table(path: Path, matrix: LabelledMatrix, choice: Choice, limit: int) -> 
     about = matrix.about
     if hasattr(matrix.values, "tocoo"):
         about += f"; cells that are not stored are {meaning(choice)}"
-    return TableFile(
+    return Entries(
         path,
-        "matrix",
-        ["row", "col", "value"],
-        arrays={"row": row, "col": col, "value": values},
+        list(ENTRIES),
+        arrays=[row, col, values],
         axes=(matrix.users, matrix.items),
         about=about,
     )
@@ -276,16 +278,16 @@ def library(name: str, path: object) -> Any:
 # ------------------------------------------------------------------------------------------ tables
 
 
-def table_of_columns(path: Path, columns: Mapping[str, Array]) -> TableFile:
+def table_of_columns(path: Path, columns: Mapping[str, Array]) -> Source:
     """Return a table of named columns of numbers or texts; NaN and None are missing."""
-    return TableFile.of_arrays(path, {name: _with_none(column) for name, column in columns.items()})
+    return MemoryTable.of(path, {name: _with_none(column) for name, column in columns.items()})
 
 
-def table_without_names(path: Path, values: Array) -> TableFile:
+def table_without_names(path: Path, values: Array) -> Source:
     """Return the columns of an array (n, k) as a table without a header."""
     columns = {f"column {k + 1}": _with_none(column) for k, column in enumerate(values.T)}
     sample = [[str(value) for value in row] for row in values[:_SHOWN].tolist()]
-    return TableFile.of_arrays(path, columns)._replace(header=False, sample=sample)
+    return replace(MemoryTable.of(path, columns), header=False, sample=sample)
 
 
 def _with_none(column: Array) -> Array:

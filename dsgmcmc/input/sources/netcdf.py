@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dsgmcmc.errors import InputError, refusing
+from dsgmcmc.input.sources.base import Source
 from dsgmcmc.input.sources.labelled import (
     Choice,
     LabelledMatrix,
@@ -23,7 +24,6 @@ from dsgmcmc.input.sources.labelled import (
     refuse_cells,
     select,
 )
-from dsgmcmc.input.sources.tables import TableFile
 from dsgmcmc.input.sources.unwritten import unwritten_in, with_meaning
 from dsgmcmc.settings import named
 from dsgmcmc.tables.usual import Columns, find_column, joined
@@ -64,7 +64,7 @@ class Variable(NamedTuple):
     is_transposed: bool
 
 
-def read_netcdf(path: Path, choice: Choice, limit: int, *, classic: bool) -> TableFile:
+def read_netcdf(path: Path, choice: Choice, limit: int, *, classic: bool) -> Source:
     """Return a variable; its dimensions of users and items are named by the user, or usual."""
     open_dataset = _opener(path, classic=classic)
     # xarray's backends raise errors of many types

@@ -18,6 +18,7 @@ from typing import IO, Any, NamedTuple, cast
 import numpy as np
 
 from dsgmcmc.errors import InputError, refusing
+from dsgmcmc.input.sources.base import BLOCK_BYTES, Source
 from dsgmcmc.input.sources.formats import refuse_size
 from dsgmcmc.input.sources.labelled import (
     Choice,
@@ -33,7 +34,6 @@ from dsgmcmc.input.sources.labelled import (
     table_of_columns,
     table_without_names,
 )
-from dsgmcmc.input.sources.tables import BLOCK_BYTES, TableFile
 from dsgmcmc.types import Array
 
 _PACKERS: dict[bytes, Callable[..., Any]] = {
@@ -92,7 +92,7 @@ def _unpacked(path: Path) -> IO[bytes]:
     return path.open("rb")
 
 
-def read_r(path: Path, choice: Choice, limit: int) -> TableFile:
+def read_r(path: Path, choice: Choice, limit: int) -> Source:
     """Return a data frame or a matrix of a file; .rda files may have several objects."""
     rdata = library("rdata", path)
     is_one = _check_size(path, limit)
@@ -241,7 +241,7 @@ def _is_readable(value: Any) -> bool:
     return getattr(value, "ndim", 0) == 2 and getattr(value, "dtype", None) is not None
 
 
-def _table(path: Path, value: Any, choice: Choice, limit: int) -> TableFile:
+def _table(path: Path, value: Any, choice: Choice, limit: int) -> Source:
     """Return the table of an object of R."""
     if isinstance(value, _Sparse):
         return _table_of_sparse(path, value, choice, limit)
@@ -268,7 +268,7 @@ def _table(path: Path, value: Any, choice: Choice, limit: int) -> TableFile:
     return table_of_columns(path, named_columns)
 
 
-def _table_of_frame(path: Path, frame: _Frame) -> TableFile:
+def _table_of_frame(path: Path, frame: _Frame) -> Source:
     """Return a data frame as a table, with the names of rows in a first column without a name."""
     columns = {}
     if frame.rows is not None:
@@ -324,7 +324,7 @@ def _labels(value: Any, axis: int) -> Array | None:
 # ---------------------------------------------------------------------------------------- Matrix
 
 
-def _table_of_sparse(path: Path, value: _Sparse, choice: Choice, limit: int) -> TableFile:
+def _table_of_sparse(path: Path, value: _Sparse, choice: Choice, limit: int) -> Source:
     """Return a sparse matrix of the package Matrix as entries."""
     with refusing(f"{path}, {value.kind}, cannot be read", KeyError, ValueError, TypeError):
         matrix = _matrix(value)

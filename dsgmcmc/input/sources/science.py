@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from dsgmcmc.errors import InputError
+from dsgmcmc.input.sources.base import Source
 from dsgmcmc.input.sources.labelled import Choice
-from dsgmcmc.input.sources.tables import TableFile
 
 _SPSS = (b"$FL2", b"$FL3")
 _MATLAB = b"MATLAB 5.0 MAT-file"
@@ -23,7 +23,7 @@ _SAS = b"\0" * 12 + b"\xc2\xea\x81\x60"
 
 def open_folder(
     path: Path, read_market: Callable[[Path], Any], choice: Choice, limit: int
-) -> TableFile:
+) -> Source:
     """Return the table in a folder, given a function that reads a MatrixMarket file.
 
     Raises InputError if it is no folder of 10x.
@@ -40,7 +40,7 @@ def open_folder(
     raise InputError(f"{path} is not a file")
 
 
-def open_scientific(path: Path, head: bytes, choice: Choice, limit: int) -> TableFile | None:
+def open_scientific(path: Path, head: bytes, choice: Choice, limit: int) -> Source | None:
     """Return the table in a file of the sciences, or None for other files.
 
     Parameters
@@ -75,7 +75,7 @@ def open_scientific(path: Path, head: bytes, choice: Choice, limit: int) -> Tabl
     return None
 
 
-def _reader_of(head: bytes) -> Callable[[Path, Choice, int], TableFile] | None:
+def _reader_of(head: bytes) -> Callable[[Path, Choice, int], Source] | None:
     """Return the function that reads a file with a mark at its beginning, or None."""
     from dsgmcmc.input.sources import matlab, survey
 
@@ -90,7 +90,7 @@ def _reader_of(head: bytes) -> Callable[[Path, Choice, int], TableFile] | None:
     return None
 
 
-def _netcdf(path: Path, choice: Choice, limit: int, *, classic: bool) -> TableFile:
+def _netcdf(path: Path, choice: Choice, limit: int, *, classic: bool) -> Source:
     from dsgmcmc.input.sources.netcdf import read_netcdf
 
     return read_netcdf(path, choice, limit, classic=classic)

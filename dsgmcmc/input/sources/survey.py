@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from dsgmcmc.errors import refusing
+from dsgmcmc.input.sources.base import Source
 from dsgmcmc.input.sources.labelled import (
     Choice,
     library,
@@ -19,7 +20,6 @@ from dsgmcmc.input.sources.labelled import (
     refuse_variable,
     table_of_columns,
 )
-from dsgmcmc.input.sources.tables import TableFile
 from dsgmcmc.types import Array
 
 
@@ -30,7 +30,7 @@ def is_stata(head: bytes) -> bool:
     )
 
 
-def read_survey(path: Path, choice: Choice, limit: int, *, stata: bool) -> TableFile:
+def read_survey(path: Path, choice: Choice, limit: int, *, stata: bool) -> Source:
     """Return the table in a file."""
     pyreadstat = library("pyreadstat", path)
     refuse_variable(path, choice)

@@ -20,7 +20,7 @@ from dsgmcmc.input.bounds import stand_in
 from dsgmcmc.input.matrices import Matrix, fill_in, read_matrix
 from dsgmcmc.input.roles import expand_parts, parse_columns
 from dsgmcmc.input.sources.annotated import data_array_of, filled_of, is_annotated
-from dsgmcmc.input.sources.tables import stored_cells
+from dsgmcmc.input.sources.matrix import stored_cells
 from dsgmcmc.input.values import Missing
 from dsgmcmc.posterior.index import Vocabulary, listed
 from dsgmcmc.posterior.matrix.complete import MatrixTarget
