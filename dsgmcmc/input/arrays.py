@@ -13,8 +13,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from dsgmcmc.errors import InputError
-from dsgmcmc.input.bounds import MemoryBounds, read_text_bounds
-from dsgmcmc.input.load import RatingsTable
+from dsgmcmc.input.bounds import is_bound
+from dsgmcmc.input.load import RatingsTable, create_raw, fetch_ratings, load
 from dsgmcmc.input.matrices import (
     are_cells,
     are_words,
@@ -53,12 +53,14 @@ from dsgmcmc.ratings.names import main_role, names_of, part_role
 from dsgmcmc.ratings.reading import Reading
 from dsgmcmc.settings import in_python, short_repr
 from dsgmcmc.tables.frames import as_frame, plain_values, unmasked
+from dsgmcmc.tables.session import open_small_session
 from dsgmcmc.tables.usual import ROLES, Columns, find_column, joined, shortened
 from dsgmcmc.types import Array, Mask
 
 _MATRIX_ADVICE = (
     "; if it has a row for each user and a column for each item, give BPMF(matrix=True)"
 )
+_OTHERS = ("weight", "timestamp")  # roles that say nothing of bounds
 _SAMPLE = 10  # rows of a data frame whose cells are looked at
 
 
@@ -252,7 +254,7 @@ def read_ratings(
     columns = found.columns
     with advising_missing(MissingValuesError):
         _convert_names(columns)
-    _convert_measures(columns)
+    _convert_measures(columns, wide=wide)
     if "rating" not in columns:
         return found
     with advising_missing(InputError):
@@ -268,14 +270,15 @@ def read_ratings(
     return found.select(rated)
 
 
-def _convert_measures(columns: dict[str, Array]) -> None:
+def _convert_measures(columns: dict[str, Array], *, wide: bool) -> None:
     """Convert times and weights to numbers, and all that says of bounds to columns of bounds.
 
-    Times may also become text.
+    Times may also become text. A matrix that is `wide` has its bounds already.
     """
+    if not wide:
+        _read_bounds(columns)
     if "timestamp" in columns:
         columns["timestamp"] = _times(columns["timestamp"])
-    _convert_bounds(columns)
     if "weight" in columns:
         columns["weight"] = read_numbers(columns["weight"], "weights must be numbers")
         with np.errstate(over="ignore", under="ignore"):
@@ -284,34 +287,37 @@ def _convert_measures(columns: dict[str, Array]) -> None:
         _refuse_rows(~is_positive, "weight", "missing or not a number above 0 in float32")
 
 
-def _convert_bounds(columns: dict[str, Array]) -> None:
-    """Combine ratings such as ``<0.1``, relations and bounds, if there are any.
+def _read_bounds(columns: dict[str, Array]) -> None:
+    """Read ratings such as ``<0.1``, relations and columns of bounds, if there are any.
 
     They become columns "lower" and "upper", which are NaN for exact ratings, and "rating" has a
     value between the bounds of others.
     """
-    unknown = np.full(len(columns["user"]), np.nan)
-    rating = columns.get("rating", unknown)
-    of_text = None
-    if rating.dtype.kind in "OU":
-        of_text = read_text_bounds(rating.astype(object))
-    if of_text is None and set(OF_BOUNDS).isdisjoint(columns):
+    if set(OF_BOUNDS).isdisjoint(columns) and not _has_bounds(columns.get("rating")):
         return
-    if of_text is None:
-        of_text = (rating, unknown, unknown)
-    relation = columns.pop("relation", None)
-    if relation is not None:
-        relation = _as_words(relation)
-    rule = "bounds must be numbers"
-    known = MemoryBounds(
-        rating=read_numbers(of_text[0], "ratings must be numbers"),
-        text_lower=of_text[1],
-        text_upper=of_text[2],
-        lower=read_numbers(columns.get("lower", unknown), rule),
-        upper=read_numbers(columns.get("upper", unknown), rule),
-        relation=relation,
-    )
-    columns |= known.combined()
+    known = {role: column for role, column in columns.items() if role not in _OTHERS}
+    for role, column in known.items():
+        if column.dtype.kind in "OU":
+            known[role] = _as_words(column)
+    table = _table_of(known)
+    with open_small_session() as db:
+        create_raw(db, [table])
+        load(db, table, timed=False)
+        columns |= fetch_ratings(db, {"rating": "rating"})
+    columns.pop("relation", None)
+
+
+def _has_bounds(ratings: Array | None) -> bool:
+    """Whether some ratings are texts of bounds."""
+    if ratings is None or ratings.dtype.kind not in "OU":
+        return False
+    return any(isinstance(value, str) and is_bound(value) for value in ratings.tolist())
+
+
+def _table_of(columns: Mapping[str, Array]) -> RatingsTable:
+    """Return a table of columns in memory, by role."""
+    file = replace(MemoryTable.of(Path("ratings"), columns), first_row=0)
+    return RatingsTable(file, {role: k for k, role in enumerate(columns)})
 
 
 def _as_words(column: Array) -> Array:
@@ -694,11 +700,10 @@ def ratings_source(
             " item, rating"
         )
     found = read_ratings(X, y, form, timed=timed, ordered=True)
-    file = MemoryTable.of(Path("ratings"), found.columns)
+    table = _table_of(found.columns)
     names = [found.labels.get(role, role) for role in found.columns]
-    return RatingsTable(
-        replace(file, names=names),
-        {role: k for k, role in enumerate(found.columns)},
+    return table._replace(
+        file=replace(table.file, names=names),
         about=found.about,
         left_out=found.left_out,
         unrated=found.unrated,

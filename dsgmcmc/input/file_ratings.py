@@ -8,12 +8,11 @@ from functools import partial
 from pathlib import Path
 
 from dsgmcmc.input.arrays import RatingArrays
-from dsgmcmc.input.bounds import with_open_sides
 from dsgmcmc.input.load import (
     RatingsTable,
     create_raw,
+    fetch_ratings,
     load,
-    measures_of,
     open_long,
     open_ratings,
 )
@@ -22,8 +21,7 @@ from dsgmcmc.input.sources.labelled import Choice
 from dsgmcmc.input.values import not_rated_sql
 from dsgmcmc.ratings.names import of_parts, part_role, part_sql
 from dsgmcmc.ratings.reading import Reading
-from dsgmcmc.tables.frames import unmasked
-from dsgmcmc.tables.session import Session, identifier, interruptible, open_session
+from dsgmcmc.tables.session import Session, interruptible, open_session
 from dsgmcmc.tables.usual import Columns
 
 
@@ -84,15 +82,8 @@ def _read(
     selected = _names_sql(table, integers)
     if table.has_ratings:
         selected["rating"] = "rating"
-    selected |= {name: name for name in measures_of(db)}
-    columns_sql = ", ".join(f"{sql} AS {identifier(role)}" for role, sql in selected.items())
-    query = f"SELECT {columns_sql} FROM raw WHERE NOT {not_rated_sql(reading.missing)}"
-    found = db.execute(f"{query} ORDER BY rowid").fetchnumpy()
-    arrays = {role: unmasked(array) for role, array in found.items()}
-    if "lower" in arrays:
-        bounds = with_open_sides(arrays["lower"], arrays["upper"])
-        arrays["lower"], arrays["upper"] = bounds
-    return RatingArrays(arrays, labels={})
+    is_rated = f"NOT {not_rated_sql(reading.missing)}"
+    return RatingArrays(fetch_ratings(db, selected, is_rated), labels={})
 
 
 def _names_sql(table: RatingsTable, integers: Mapping[str, Sequence[bool]]) -> dict[str, str]:

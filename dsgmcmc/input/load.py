@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from dsgmcmc.errors import InputError
-from dsgmcmc.input.bounds import FAULTS, refuse_relations, set_bounds
+from dsgmcmc.input.bounds import FAULTS, refuse_relations, set_bounds, with_open_sides
 from dsgmcmc.input.detect import open_table
 from dsgmcmc.input.roles import (
     MEASURES,
@@ -54,8 +54,10 @@ from dsgmcmc.ratings.format import NAMED
 from dsgmcmc.ratings.names import BETWEEN, join_sql, main_role, of_parts, part_sql, split_name
 from dsgmcmc.ratings.reading import Reading
 from dsgmcmc.settings import named
-from dsgmcmc.tables.session import Session, as_number, is_rounded
+from dsgmcmc.tables.frames import unmasked
+from dsgmcmc.tables.session import Session, as_number, identifier, is_rounded
 from dsgmcmc.tables.usual import Columns, joined
+from dsgmcmc.types import Array
 
 _FEW = 10  # ratings that may be equal by chance
 _TYPICAL = 100_000  # times that show the unit of all times of a file
@@ -435,7 +437,7 @@ def _read_texts(db: Session, table: RatingsTable, first: int) -> None:
     if "rating" in table.columns and scalar(db, f"SELECT count(*) FROM raw WHERE {unread}"):
         table.file.insert_texts(db, "texts", table.columns["rating"], first)
     if "relation" in table.columns:
-        refuse_relations(db, table.file.path, first)
+        refuse_relations(db, table.file, first)
     set_bounds(db, first, table.columns)
     if not table.has_bounds:
         _set_truth(db, first)
@@ -599,6 +601,24 @@ def _scale_times(db: Session, file: Source, first: int) -> str:
         return ""
     db.execute(f"UPDATE raw SET time = time / {unit.size} WHERE rowid >= {first}")
     return f"the times of {file.path.name} are taken for {unit.name}, by their size"
+
+
+def fetch_ratings(
+    db: Session, columns: Mapping[str, str], condition: str = "true"
+) -> dict[str, Array]:
+    """Return columns of ``raw``, given their SQL by name, with weights and bounds, in its order.
+
+    Rows count for which a condition in SQL is true. Bounds are infinite on an open side, and NaN
+    for exact ratings.
+    """
+    selected = dict(columns) | {name: name for name in measures_of(db)}
+    query = ", ".join(f"{sql} AS {identifier(name)}" for name, sql in selected.items())
+    found = db.execute(f"SELECT {query} FROM raw WHERE {condition} ORDER BY rowid").fetchnumpy()
+    arrays = {name: unmasked(array) for name, array in found.items()}
+    if "lower" in arrays:
+        lower, upper = with_open_sides(arrays["lower"], arrays["upper"])
+        arrays |= {"lower": lower, "upper": upper}
+    return arrays
 
 
 def find_constant(tables: Sequence[RatingsTable], loaded: Sequence[LoadedTable]) -> list[str]:

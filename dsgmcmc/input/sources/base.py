@@ -45,6 +45,8 @@ class Source(ABC):
         Whether the file names its columns.
     first_line : int
         Line number of the first row; 0 if rows are not lines.
+    first_row : int
+        Number of the first row if rows are not lines; 0 in Python.
     delimiter : str
         Delimiter between the columns of a text file.
     shape : tuple of int
@@ -71,6 +73,7 @@ class Source(ABC):
     types: Sequence[str] = ()
     header: bool = True
     first_line: int = 0
+    first_row: int = 1
     delimiter: str = ","
     shape: tuple[int, int] = (0, 0)
     sample: Sequence[list[str]] = ()
@@ -105,8 +108,10 @@ class Source(ABC):
         """Return the positions of some rows (from 0, ascending) in the file, for messages."""
         if self.first_line:
             return [f"line {number}" for number in self._line_numbers(rows)]
+        if not self.first_row:
+            return [f"row {row} (the first is row 0)" for row in rows]
         kind = "entry" if self.is_matrix else "row"
-        return [f"{kind} {row + 1}" for row in rows]
+        return [f"{kind} {row + self.first_row}" for row in rows]
 
     def _line_numbers(self, rows: Sequence[int]) -> Iterator[int]:
         """Yield the numbers of the lines of some rows; blank lines are no rows."""

@@ -184,7 +184,7 @@ def test_bounds_alone_have_no_errors(measured) -> None:
         ((1, 1, 4.0, "about", np.nan), "relation"),
         ((1, 1, "[3, 2]", "", np.nan), "above the upper"),
         ((1, 1, 4.0, "", 3.0), "outside"),
-        ((1, 1, "<low", "", np.nan), "must be numbers"),
+        ((1, 1, "<low", "", np.nan), "not a number .* rating <low"),
     ],
 )
 def test_what_contradicts_itself_is_refused_with_its_row(row: tuple, message: str) -> None:
@@ -195,5 +195,4 @@ def test_what_contradicts_itself_is_refused_with_its_row(row: tuple, message: st
     )
     with pytest.raises(InputError, match=message) as raised:
         BPMF(columns="relation=r,upper=u").fit(frame)
-    if message != "must be numbers":
-        assert "row 2" in str(raised.value)
+    assert "row 2" in str(raised.value)
