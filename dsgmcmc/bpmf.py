@@ -52,7 +52,7 @@ if TYPE_CHECKING:  # these modules load Numba's compiler
 #: Admitted values of parameters that are not settings of the run.
 ADMITTED: dict[str, tuple[Any, ...]] = {
     "unknown": ("prior", "refuse"),
-    "duplicates": get_args(Duplicates),
+    "duplicates": (*get_args(Duplicates), None),
     "model": ("auto", None),
 }
 
@@ -139,7 +139,7 @@ class Estimator:
 
 
 #: Parameters with which arrays have been read before they are prepared.
-FORM = {"columns", "matrix", "missing", "variable", "first_line"}
+FORM = {"columns", "matrix", "missing", "variable", "first_line", "ignore"}
 #: Parameters that `prepare` gets as descriptions of users and items.
 DESCRIBED = {"user_features", "item_features", "feature_kinds"}
 
@@ -237,6 +237,8 @@ class BPMF(Estimator, FittedModel):
         are. AnnData, and files of 10x, MATLAB and R, need to say so; elsewhere they are not rated.
     first_line : {"names", "ratings"}, optional
         What the first line of a text file has, if its numbers may be names of items or ratings.
+    ignore : str or sequence of str, optional
+        Columns of a matrix that are no items, such as ``["age"]``; ``"none"`` says that all are.
     clip : bool
         Clip predictions to the range of the levels, if ratings are levels, and of counts at 0;
         default True, as in ``dsgmcmc predict``.
@@ -303,7 +305,7 @@ class BPMF(Estimator, FittedModel):
     feature_kinds: dict[str, str] | None = None
     options: dict[str, Any] | None = None
     test_fraction: float = 0.0
-    duplicates: Duplicates = "error"
+    duplicates: Duplicates | None = "error"
     columns: str | None = None
     user: str | Sequence[str] | None = None
     item: str | Sequence[str] | None = None
@@ -315,6 +317,7 @@ class BPMF(Estimator, FittedModel):
     variable: str | None = None
     unstored: Literal["missing", "zero"] | None = None
     first_line: Literal["names", "ratings"] | None = None
+    ignore: str | Sequence[str] | None = None
     clip: bool = True
     unknown: Literal["prior", "refuse"] = "prior"
     random_state: Any = 0

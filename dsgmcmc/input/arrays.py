@@ -24,6 +24,7 @@ from dsgmcmc.input.matrices import (
     read_numbers,
     refuse_infinite,
 )
+from dsgmcmc.input.odd_columns import OddColumns, find_odd_columns
 from dsgmcmc.input.roles import (
     CONTEXT,
     MEASURES,
@@ -137,6 +138,8 @@ class InputForm(NamedTuple):
         Which matrix of an object with several.
     unstored : {"missing", "zero"}, optional
         What cells mean that a sparse matrix does not store.
+    ignored : tuple of str
+        Columns of a matrix that are no items.
     """
 
     columns: str | Columns | None = None
@@ -144,6 +147,7 @@ class InputForm(NamedTuple):
     missing: Any = None
     variable: str | None = None
     unstored: Literal["missing", "zero"] | None = None
+    ignored: tuple[str, ...] = ()
 
     @property
     def choice(self) -> Choice:
@@ -158,6 +162,7 @@ class InputForm(NamedTuple):
             missing=tuple(parse_missing(self.missing)),
             variable=self.variable,
             unstored=self.unstored,
+            ignore=self.ignored,
         )
 
 
@@ -185,6 +190,8 @@ class RatingArrays(NamedTuple):
         Names of the rows and columns of a matrix that have no ratings, by "user" and "item".
     are_rows_numbered : bool
         Whether the rows of a matrix have no labels, so that their names are their positions.
+    odd : OddColumns
+        Columns of a matrix that may be no items.
     """
 
     columns: dict[str, Array]
@@ -193,6 +200,7 @@ class RatingArrays(NamedTuple):
     left_out: int = 0
     unrated: Mapping[str, list[str]] = MappingProxyType({})
     are_rows_numbered: bool = False
+    odd: OddColumns = OddColumns([])
 
     def names(self, role: str) -> Array:
         """Return the names of users or items, (n,); those of several parts are tuples."""
@@ -245,7 +253,7 @@ def read_ratings(
     if is_annotated(X):
         found = _read_annotated(X, form.choice)
     elif wide:
-        found = _read_wide(X, form.columns, missing)
+        found = _read_wide(X, form.columns, missing, form.ignored)
     elif scipy.sparse.issparse(X):
         found = _read_sparse(X, form.choice)
     else:
@@ -386,9 +394,11 @@ def _read_long(X: Any, y: Any, columns: Columns, *, timed: bool, ordered: bool) 
     return found
 
 
-def _read_wide(X: Any, columns: str | Columns | None, missing: Missing) -> RatingArrays:
+def _read_wide(
+    X: Any, columns: str | Columns | None, missing: Missing, ignored: Sequence[str]
+) -> RatingArrays:
     """Return user, item and rating of the cells of a matrix; arguments as for `read_matrix`."""
-    matrix = read_matrix(X, columns, missing)
+    matrix = read_matrix(X, columns, missing, ignored)
     values = matrix.values
     users = matrix.names
     if users is None:
@@ -416,6 +426,7 @@ def _read_wide(X: Any, columns: str | Columns | None, missing: Missing) -> Ratin
         about=describe_matrix(matrix.labels, matrix.named_by),
         unrated=unrated,
         are_rows_numbered=matrix.names is None,
+        odd=find_odd_columns(values, matrix.labels, ignored),
     )
 
 
@@ -709,4 +720,5 @@ def ratings_source(
         unrated=found.unrated,
         labels=found.labels,
         reading=form.reading._replace(matrix=bool(found.about)),
+        odd=found.odd,
     )

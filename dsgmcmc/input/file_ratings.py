@@ -64,7 +64,9 @@ def _read(
     reading: Reading,
 ) -> RatingArrays:
     """Read a file as `read_ratings_file` does, in a session."""
-    choice = Choice(reading.variable, reading.unstored, first_line=reading.first_line)
+    choice = Choice(
+        reading.variable, reading.unstored, first_line=reading.first_line, ignored=reading.ignore
+    )
     file = open_long(db, path, {}, choice)
     names = set(file.names) if file.header else set()
     columns = columns_for(names)

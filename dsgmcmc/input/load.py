@@ -14,6 +14,7 @@ from typing import NamedTuple
 from dsgmcmc.errors import InputError
 from dsgmcmc.input.bounds import FAULTS, refuse_relations, set_bounds, with_open_sides
 from dsgmcmc.input.detect import open_table
+from dsgmcmc.input.odd_columns import OddColumns
 from dsgmcmc.input.roles import (
     MEASURES,
     NAMED_ROLES,
@@ -91,6 +92,8 @@ class RatingsTable(NamedTuple):
         Columns of a data frame by role.
     reading : Reading, optional
         What users have said of a table in memory.
+    odd : OddColumns
+        Columns of a matrix in memory that may be no items.
     """
 
     file: Source
@@ -102,6 +105,7 @@ class RatingsTable(NamedTuple):
     unrated: Mapping[str, list[str]] = MappingProxyType({})
     labels: Mapping[str, str] = MappingProxyType({})
     reading: Reading | None = None
+    odd: OddColumns = OddColumns([])
 
     @property
     def is_wide(self) -> bool:
@@ -310,6 +314,8 @@ class LoadedTable(NamedTuple):
         Times that cannot be read.
     dates : str
         The order of day, month and year in dates, if it was found by their values.
+    odd : OddColumns
+        Columns of a matrix that may be no items.
     """
 
     number: int
@@ -319,6 +325,7 @@ class LoadedTable(NamedTuple):
     unit: str = ""
     unread: UnreadTimes | None = None
     dates: str = ""
+    odd: OddColumns = OddColumns([])
 
 
 def create_raw(db: Session, tables: Sequence[RatingsTable]) -> None:
@@ -366,10 +373,13 @@ def load(
     first = scalar(db, "SELECT count(*) FROM raw")
     dates = DateReading()
     left_out = table.left_out
+    odd = table.odd
     if table.is_wide:
-        left_out = load_wide(
+        wide = load_wide(
             db, table.file, table.columns, test=table.test, missing=missing, report=report
         )
+        left_out = wide.left_out
+        odd = wide.odd
     else:
         _append(db, table, missing_words(missing), timed=timed)
         _read_texts(db, table, first)
@@ -396,6 +406,7 @@ def load(
         unit=unit,
         unread=dates.unread,
         dates=dates.order,
+        odd=odd,
     )
 
 

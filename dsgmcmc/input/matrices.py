@@ -7,7 +7,7 @@ known cells of the matrix that was read.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -15,12 +15,13 @@ import numpy as np
 
 from dsgmcmc.errors import InputError, refusing
 from dsgmcmc.input.bounds import cell_bound, is_bound, stand_in
+from dsgmcmc.input.odd_columns import NOTHING
 from dsgmcmc.input.roles import Heading, locate, parse_columns
 from dsgmcmc.input.sources.annotated import is_annotated
 from dsgmcmc.input.sources.tables import is_number
 from dsgmcmc.input.values import TRUTH, Missing, are_truth
 from dsgmcmc.tables.frames import Frame, as_frame, is_data_array
-from dsgmcmc.tables.usual import EMPTY, Columns
+from dsgmcmc.tables.usual import EMPTY, Columns, joined, shortened
 from dsgmcmc.types import Array, Float64, Mask
 
 
@@ -40,6 +41,8 @@ class Matrix(NamedTuple):
         in others. None if there are no bounds. `values` are between them.
     position : int or None
         Position, in a data frame, of the column with the names of rows.
+    ignored : tuple of int
+        Positions, in a data frame, of further columns that are no items.
     named_by : str
         Where the names of the rows come from, for messages.
     """
@@ -49,10 +52,20 @@ class Matrix(NamedTuple):
     values: Float64
     position: int | None
     named_by: str
+    ignored: tuple[int, ...] = ()
     bounds: Float64 | None = None
 
+    @property
+    def others(self) -> tuple[int, ...]:
+        """Positions, in a data frame, of all columns that are no items."""
+        if self.position is None:
+            return self.ignored
+        return (self.position, *self.ignored)
 
-def read_matrix(X: Any, columns: str | Columns | None, missing: Missing) -> Matrix:
+
+def read_matrix(
+    X: Any, columns: str | Columns | None, missing: Missing, ignored: Sequence[str] = ()
+) -> Matrix:
     """Read a matrix, given the column of names and the values that mean *not rated* (`BPMF`).
 
     Users are named by the column in `columns`, or that has a usual name, or by the first column if
@@ -80,6 +93,7 @@ def read_matrix(X: Any, columns: str | Columns | None, missing: Missing) -> Matr
             names = _column_of_names(X, table, position)
             table = np.delete(table, position, axis=1)
             del labels[position]
+    table, labels, others = _without_ignored(table, labels, ignored, position)
     bounds = None
     if table.dtype == object:
         table[are_words(table.flat, missing.words).reshape(table.shape)] = np.nan
@@ -93,7 +107,25 @@ def read_matrix(X: Any, columns: str | Columns | None, missing: Missing) -> Matr
         values[are_words(names, missing.words)] = np.nan
     if bounds is not None:
         bounds[:, np.isnan(values)] = np.nan
-    return Matrix(names, labels, values, position, named_by, bounds)
+    return Matrix(names, labels, values, position, named_by, others, bounds)
+
+
+def _without_ignored(
+    table: Array, labels: list[Any], ignored: Sequence[str], position: int | None
+) -> tuple[Array, list[Any], tuple[int, ...]]:
+    """Return a table and its labels without ignored columns, and the positions of these in X.
+
+    `position` is that of a column that was taken from X before. Raises InputError for a column that
+    X does not have.
+    """
+    texts = [str(label) for label in labels]
+    lacking = [name for name in ignored if name not in (*texts, NOTHING)]
+    if lacking:
+        raise InputError(f"ignore: there is no column {joined(lacking)} ({shortened(texts)})")
+    at = [k for k, text in enumerate(texts) if text in ignored]
+    others = tuple(k if position is None or k < position else k + 1 for k in at)
+    kept = [label for k, label in enumerate(labels) if k not in at]
+    return np.delete(table, at, axis=1), kept, others
 
 
 def _plain_labels(labels: Any) -> list[Any]:
@@ -322,13 +354,13 @@ def refuse_infinite(bad: Mask, columns: Mapping[str, Array]) -> None:
 # ---------------------------------------------------------------------------------- filled matrices
 
 
-def fill_in(X: Any, position: int | None, values: Float64) -> Any:
+def fill_in(X: Any, others: Container[int], values: Float64) -> Any:
     """Return a matrix like `X` with other values.
 
     Parameters
     ----------
-    position : int or None
-        Position, in a data frame, of the column with the names of rows, which stays.
+    others : container of int
+        Positions, in a data frame, of columns that are no items, which stay.
     values : (n, J) float64
         The values. Columns with the values of X keep their type.
     """
@@ -346,7 +378,7 @@ def fill_in(X: Any, position: int | None, values: Float64) -> Any:
     columns = []
     for k, label in enumerate(frame.columns):
         column = frame.iloc[:, k] if hasattr(frame, "iloc") else frame[label]
-        if k != position:
+        if k not in others:
             column = _filled_column(column, next(filled))
         columns.append(column)
     if isinstance(X, Mapping):

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,7 +21,13 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.input.bounds import BEGINNINGS, cell_bound, stand_in
 from dsgmcmc.input.detect import open_table
 from dsgmcmc.input.header import Head, ReadCells, judge_first_line
-from dsgmcmc.input.roles import Heading, locate
+from dsgmcmc.input.odd_columns import (
+    NOTHING,
+    OddColumns,
+    describe_ignored,
+    find_odd_columns,
+)
+from dsgmcmc.input.roles import Heading, find_named, locate
 from dsgmcmc.input.sources.base import Source
 from dsgmcmc.input.sources.columns import MemoryTable
 from dsgmcmc.input.sources.labelled import Choice
@@ -154,6 +161,10 @@ class _BadCells:
         if self._rows == {0} and 2 * self._number > len(self._items):
             where = self._table.where(0)
             return f"if {where} has units or is another header, remove {where}; or {general}"
+        if len(self._columns) == 1 and self._number > 1:
+            (column,) = self._columns
+            name = self._items[column]
+            return f"leave out the column by {named('ignore')} {name}; or {general}"
         return general
 
 
@@ -252,19 +263,34 @@ def inspect_wide(
         raise InputError(f"{path} has a line for each rating: leave out {named('matrix')}")
     if table.header and choice.first_line is None:
         _refuse_second_header(table, missing)
+    names = table.names if table.header else None
+    heading = Heading(path, names, table.width)
+    ignored = {}
+    for name in choice.ignored:
+        if name != NOTHING:
+            ignored[f"ignored {name}"] = find_named(heading, named("ignore"), name)
     if columns:
-        names = table.names if table.header else None
-        positions = locate(Heading(path, names, table.width), columns, ("user",))
-        if len(positions) > 1:
-            raise InputError(
-                f"{path}: a matrix has one column of names; names of several parts need a table"
-                " with a line for each rating"
-            )
-        return table, positions
+        return table, _position_in(heading, columns) | ignored
+    return table, _find_position(db, table, missing) | ignored
+
+
+def _position_in(heading: Heading, columns: Columns) -> dict[str, int]:
+    """Return the position of the column of names that users name, by role."""
+    positions = locate(heading, columns, ("user",))
+    if len(positions) > 1:
+        raise InputError(
+            f"{heading.where}: a matrix has one column of names; names of several parts need a"
+            " table with a line for each rating"
+        )
+    return positions
+
+
+def _find_position(db: Session, table: Source, missing: Sequence[str]) -> dict[str, int]:
+    """Return the position of the column of names, or of counts, by role; nothing without one."""
     position = _find_names(table)
     if position is not None:
-        return table, {"user": position}
-    return table, _judge_first(db, table, missing)
+        return {"user": position}
+    return _judge_first(db, table, missing)
 
 
 def _refuse_second_header(table: Source, missing: Sequence[str]) -> None:
@@ -403,6 +429,21 @@ def _is_header(
     return judge_first_line(path, Head(fields, rows, read), fields)
 
 
+class WideRows(NamedTuple):
+    """What is known of a matrix that was read.
+
+    Attributes
+    ----------
+    left_out : int
+        Number of cells of users and items whose names mean that they are not known.
+    odd : OddColumns
+        Columns that may be no items, by the first rows.
+    """
+
+    left_out: int
+    odd: OddColumns
+
+
 def load_wide(
     db: Session,
     table: Source,
@@ -411,15 +452,15 @@ def load_wide(
     test: bool,
     missing: Sequence[str],
     report: Reporter,
-) -> int:
+) -> WideRows:
     """Append the filled cells of a table to the table ``raw``; `roles` as from `inspect_wide`.
 
     Names of rows and columns without any are appended to the table ``unrated``.
 
     Rows without names have the numbers 1, 2, ..., and so have items without names. Cells of users
-    and items whose names are words in `missing` are left out; their number is returned. Raises
-    InputError if cells have text or infinity, or names are missing. The error gives their number,
-    and the first five with line and column.
+    and items whose names are words in `missing` are left out. Raises InputError if cells have text
+    or infinity, or names are missing. The error gives their number, and the first five with line
+    and column.
     """
     others = [k for k in range(table.width) if k not in roles.values()]
     items = np.array(_item_names(table, others), object)
@@ -432,8 +473,7 @@ def load_wide(
     n_read = 0
     n_left_out = 0
     is_rated = np.zeros(len(items), bool)
-    bad_cells = _BadCells(table, items)
-    word_cells = _WordCells(table, items)
+    examined = _Examined(table, items, others)
     while piece := list(islice(rows, max(1, _CELLS // table.width))):
         cells = numbers.table(piece, table.width)[:, others]
         users = np.array(_user_names(piece, roles, n_read), object)
@@ -442,13 +482,8 @@ def load_wide(
         cells[left_out] = np.nan
         filled = ~np.isnan(cells)
         bad = np.isinf(cells) | (filled & (_nameless(users)[:, None] | items_without_name))
-        if bad.any():
-            bad_cells.add(_columns_of(piece, others), users, bad, n_read)
+        examined.add(piece, cells, users, bad=bad, has_words=numbers.has_words, n_before=n_read)
         is_rated |= filled.any(axis=0)
-        if numbers.has_words:
-            word_cells.add(_columns_of(piece, others), filled, n_read)
-        else:
-            word_cells.add_numbers(filled)
         silent = ~(filled.any(axis=1) | _nameless(users) | _are_words(users, words))
         insert_unrated(db, "user", users[silent].tolist())
         row, col = np.nonzero(filled)
@@ -460,10 +495,64 @@ def load_wide(
         )
         n_read += len(piece)
         report(f"reading {table.path.name}: {n_read:,} rows")
-    bad_cells.refuse()
-    word_cells.refuse()
+    examined.refuse()
     insert_unrated(db, "item", items[~(is_rated | items_without_name | left_out_items)].tolist())
-    return n_left_out
+    return WideRows(n_left_out, examined.odd(missing))
+
+
+class _Examined:
+    """What is found in the cells of a table: faults, words, and columns that may be no items.
+
+    Parameters
+    ----------
+    table : Source
+    items : (J,) array of str
+    columns : sequence of int
+        Positions of the items in the table.
+    """
+
+    def __init__(self, table: Source, items: Array, columns: Sequence[int]) -> None:
+        self._columns = columns
+        self._labels = items.tolist()
+        if not table.header:  # users name such columns by their position
+            self._labels = [k + 1 for k in columns]
+        self._bad = _BadCells(table, items)
+        self._words = _WordCells(table, items)
+        self._first: Float64 | None = None
+
+    def add(
+        self,
+        rows: Sequence[Sequence[str | None]],
+        cells: Float64,
+        users: Array,
+        *,
+        bad: Array,
+        has_words: bool,
+        n_before: int,
+    ) -> None:
+        """Take note of some rows, given their numbers (n, J), NaN in empty cells."""
+        filled = ~np.isnan(cells)
+        if bad.any():
+            self._bad.add(_columns_of(rows, self._columns), users, bad, n_before)
+        if has_words:
+            self._words.add(_columns_of(rows, self._columns), filled, n_before)
+        else:
+            self._words.add_numbers(filled)
+        if self._first is None:
+            self._first = cells
+
+    def refuse(self) -> None:
+        """Raise InputError if cells have no number."""
+        self._bad.refuse()
+        self._words.refuse()
+
+    def odd(self, missing: Sequence[str]) -> OddColumns:
+        """Find columns that may be no items, without values that mean "not rated"."""
+        if self._first is None:
+            return OddColumns([])
+        codes = [float(code) for code in missing if is_number(code)]
+        values = np.where(np.isin(self._first, codes), np.nan, self._first)
+        return find_odd_columns(values, self._labels)
 
 
 def _columns_of(
@@ -548,6 +637,9 @@ def describe_wide(table: Source, roles: Mapping[str, int]) -> str:
     if "user" in roles:
         users = f"named by {table.names[roles['user']] or 'the first column'}"
     text = describe_matrix(others, users, has_names=table.header)
+    text += describe_ignored(
+        [table.names[k] for role, k in roles.items() if role.startswith("ignored ")]
+    )
     if "count" in roles:
         text += f"; {table.names[roles['count']]} counts the ratings of a row: left out"
     return text

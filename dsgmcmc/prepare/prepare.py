@@ -27,6 +27,7 @@ from dsgmcmc.features.of_names import describe_names
 from dsgmcmc.features.of_parts import encode_parts, joined_features, joined_reports
 from dsgmcmc.input import load
 from dsgmcmc.input.load import LoadedTable, RatingsTable
+from dsgmcmc.input.odd_columns import NOTHING, parse_ignored
 from dsgmcmc.input.roles import CONTEXT, NAMED_ROLES, find_doubts, parse_columns
 from dsgmcmc.input.sources.labelled import Choice, NothingUnstoredError
 from dsgmcmc.input.sources.tables import first_column
@@ -69,12 +70,15 @@ class ParsedSettings(NamedTuple):
         without ratings.
     groups : list of str
         Columns whose values are groups that are held out as a whole.
+    ignored : tuple of str
+        Columns of a matrix that are no items.
     """
 
     columns: dict[str, str | tuple[str, ...]]
     missing: list[str]
     descriptions: dict[str, Description]
     groups: list[str]
+    ignored: tuple[str, ...] = ()
 
     @classmethod
     def parse(cls, settings: PrepareSettings) -> Self:
@@ -104,7 +108,13 @@ class ParsedSettings(NamedTuple):
             raise InputError(
                 f"{named('hold_out_by')} {settings.hold_out_by}: expected COLUMN+COLUMN"
             )
-        return cls(columns, parse_missing(settings.missing), descriptions, groups)
+        return cls(
+            columns,
+            parse_missing(settings.missing),
+            descriptions,
+            groups,
+            parse_ignored(settings.ignore),
+        )
 
 
 def _refuse_context(settings: PrepareSettings) -> None:
@@ -435,7 +445,10 @@ class Ingest:
                 timed=self.settings.timed,
                 missing=self.parsed.missing if self.settings.matrix else None,
                 choice=Choice(
-                    self.settings.variable, unstored, first_line=self.settings.first_line
+                    self.settings.variable,
+                    unstored,
+                    first_line=self.settings.first_line,
+                    ignored=self.parsed.ignored,
                 ),
             )
         if self.parsed.groups:
@@ -513,16 +526,21 @@ class Ingest:
         codes = doubts.codes_of_ratings(self.db)
         if self.settings.unstored == "zero" and codes.values == [0]:  # the user has said so
             codes = Codes([], ratings=0, share=0.0)
+        odd = [sentence for part in raw.loaded for sentence in part.odd.sentences]
+        is_explained = any(part.odd.explains_codes for part in raw.loaded)
+        if is_explained:  # of what is far, it is the column that is named
+            codes = Codes([], ratings=0, share=0.0)
+        if NOTHING in self.parsed.ignored:
+            odd = []
         n, low, high = self.db.execute(
             "SELECT count(*), min(rating), max(rating) FROM raw"
         ).fetchall()[0]
         first = []
         if not all(table.is_wide for table in raw.tables):  # cells of a matrix are no ids
             first = first_column(self.db, "SELECT rating FROM raw LIMIT 1000")
-        found = [
-            str(codes),
-            doubts.find_far_ratings(self.db, codes.values),
-        ]
+        found = [*odd, str(codes)]
+        if not is_explained:
+            found.append(doubts.find_far_ratings(self.db, codes.values))
         found += find_doubts(entities.sizes, n=n, first=first, low=low, high=high)
         return Findings(codes, [doubt for doubt in found if doubt])
 
@@ -623,6 +641,7 @@ class Ingest:
             first_line=self.settings.first_line,
             variable=self.settings.variable,
             unstored=self.settings.unstored,
+            ignore=self.parsed.ignored,
         )
 
     def _directions(self, entities: Entities) -> Directions | None:

@@ -78,6 +78,11 @@ class PrepareSettings(Checked):
     first_line: Literal["names", "ratings"] | None = setting(
         "What the first line of text has, if its numbers may be either.", None, shown="detected"
     )
+    ignore: Any = setting(
+        "Columns of a matrix that are no items, by name or position; none: all are items.",
+        None,
+        metavar="COLUMN,...",
+    )
     variable: str | None = setting(
         "Matrix or table of a file that has several: layer, variable, R object, type of features.",
         None,
@@ -144,6 +149,11 @@ class PrepareSettings(Checked):
             raise InputError(
                 f"{named('matrix')}: a matrix has no timestamps: leave out {named('timestamps')},"
                 f" and {named('split')} temporal"
+            )
+        if self.ignore is not None and not self.matrix:
+            raise InputError(
+                f"{named('ignore')} is for a matrix: give {named('matrix')}, or name the columns of"
+                f" a table with a line for each rating ({named('columns')})"
             )
         if self.hold_out_by and (self.temporal or self.matrix):
             raise InputError(

@@ -6,6 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple, Self
 
+_LISTS = ("missing", "ignore")  # options with several values
+
 
 class Reading(NamedTuple):
     """Options of `prepare` that change what numbers in its input mean.
@@ -14,8 +16,8 @@ class Reading(NamedTuple):
     ----------
     matrix : bool
         Whether the input is a matrix.
-    missing : tuple of str
-        Values that mean "not rated".
+    missing, ignore : tuple of str
+        Values that mean "not rated", and columns of a matrix that are no items.
     first_line, variable, unstored : str or None
         As in `dsgmcmc.prepare.settings.PrepareSettings`; None if users have not said so.
     """
@@ -25,23 +27,30 @@ class Reading(NamedTuple):
     first_line: str | None = None
     variable: str | None = None
     unstored: Literal["missing", "zero"] | None = None
+    ignore: tuple[str, ...] = ()
 
     @classmethod
     def parse(cls, stored: Mapping[str, Any]) -> Self:
         """Return what `stored` has written; raise ValueError if it is something else."""
-        missing = stored.get("missing", [])
-        texts = [value for name, value in stored.items() if name not in ("matrix", "missing")]
-        are_texts = all(isinstance(text, str) for text in (*texts, *missing))
-        is_known = stored.keys() <= set(cls._fields) and isinstance(missing, list)
-        if not is_known or not are_texts or stored.get("matrix", True) is not True:
+        said = dict(stored)
+        is_known = said.keys() <= set(cls._fields) and said.get("matrix", True) is True
+        for name, value in said.items():
+            texts = value
+            if name in _LISTS and isinstance(value, list):
+                said[name] = tuple(value)
+            else:
+                texts = [value]
+            is_known &= name == "matrix" or all(isinstance(text, str) for text in texts)
+        if not is_known:
             raise ValueError(f"it was read with {json.dumps(dict(stored))[:80]}")
-        return cls(**{**stored, "missing": tuple(missing)})
+        return cls(**said)
 
     def stored(self) -> dict[str, Any]:
         """Return what users have said, by option; only texts, lists of texts, and True."""
         said = {name: value for name, value in self._asdict().items() if value}
-        if self.missing:
-            said["missing"] = list(self.missing)
+        for name in _LISTS:
+            if name in said:
+                said[name] = list(said[name])
         return said
 
     def described(self) -> list[str]:
@@ -49,7 +58,7 @@ class Reading(NamedTuple):
         described = []
         for name, value in self.stored().items():
             option = f"--{name.replace('_', '-')}"
-            if name == "missing":
+            if name in _LISTS:
                 value = ",".join(value) or "''"
             described.append(option if value is True else f"{option} {value}")
         return described

@@ -25,8 +25,9 @@ LONGER: dict[str, str] = {}
 #: prepare, because only they know which matrix of a file has the ratings, and whether a count that
 #: is not stored is a 0; and RATINGS, --unknown and --columns of evaluate, which Python scores, too;
 #: and --first-line of prepare, because numbers above numbers may be names or ratings; and --missing
-#: of evaluate, because new ratings may have other codes than those of the run.
-PARAMETERS = 123
+#: of evaluate, because new ratings may have other codes than those of the run; and --ignore of
+#: prepare, because only users know which columns of a matrix are no items.
+PARAMETERS = 124
 PARAMETERS_OF_SAMPLE = 34
 #: Nodes of the syntax tree that a room may have; modules outside of rooms are `top`. Packing code
 #: into fewer lines changes nothing. Whoever raises a number says in the changelog, under *Taken

@@ -44,6 +44,8 @@ class Choice(NamedTuple):
         Whose features are read; None for ratings.
     first_line : {"names", "ratings"} or None
         What the first line of a text file has; None if the user has not said so.
+    ignored : tuple of str
+        Columns of a matrix that are no items.
     """
 
     variable: str | None = None
@@ -51,6 +53,7 @@ class Choice(NamedTuple):
     columns: Columns = MappingProxyType({})
     entity: str | None = None
     first_line: str | None = None
+    ignored: tuple[str, ...] = ()
 
 
 ANY_CHOICE = Choice()

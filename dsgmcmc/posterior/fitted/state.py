@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
@@ -12,6 +12,7 @@ import numpy as np
 
 from dsgmcmc.errors import AgreedError, InputError, not_fitted, retry_if_gone
 from dsgmcmc.input.arrays import InputForm, RatingArrays
+from dsgmcmc.input.odd_columns import parse_ignored
 from dsgmcmc.input.roles import parse_columns
 from dsgmcmc.posterior.cells.evaluate_file import read_rated_file
 from dsgmcmc.posterior.cells.fitted_rows import FittedRows, open_rows
@@ -67,6 +68,7 @@ class FittedState:
     missing: Any = None
     variable: str | None = None
     unstored: Literal["missing", "zero"] | None = None
+    ignore: str | Sequence[str] | None = None
 
     def __init__(self, path: str | PathLike[str], data: str | PathLike[str] | None = None) -> None:
         self._adopt(open_rows(path, data))
@@ -144,6 +146,7 @@ class FittedState:
             missing=self.missing,
             variable=self.variable,
             unstored=self.unstored,
+            ignored=parse_ignored(self.ignore),
         )
 
     def _read_ratings(self, X: Any, y: Any = None) -> RatingArrays:

@@ -8,7 +8,7 @@ training.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -156,7 +156,7 @@ def read(X: Any, form: InputForm) -> Matrix:
         values[entries.row, entries.col] = entries.data
         matrix = Matrix(None, list(range(values.shape[1])), values, None, "numbered")
     else:
-        matrix = read_matrix(X, form.columns, Missing.parse(form.missing))
+        matrix = read_matrix(X, form.columns, Missing.parse(form.missing), form.ignored)
     for names, what in ((matrix.labels, "columns"), (matrix.names, "rows")):
         if names is not None and len(set(map(str, names))) < len(names):
             raise InputError(f"two {what} of the matrix have the same name: rename one of them")
@@ -183,7 +183,7 @@ def training_matrix(run: Run, training: TrainingData, known: KnownCells) -> Name
     values[np.isnan(stored)] = np.nan
     changed = ~np.isnan(stored) & (values.astype(np.float32) != stored)  # since the fit
     values[changed] = as_written(stored[changed])
-    build = partial(_build, training.matrix, matrix.position)
+    build = partial(_build, training.matrix, matrix.others)
     return NamedMatrix(names, labels, values, build, known.bounded(users, items))
 
 
@@ -242,7 +242,7 @@ def other_matrix(run: Run, training: TrainingData, X: Any, form: InputForm) -> N
         form = form._replace(columns=_column_of_users(X, form.columns))
     X = data_array_of(X, form.choice)
     matrix = read(X, form)
-    build = partial(_build, X, matrix.position)
+    build = partial(_build, X, matrix.others)
     if matrix.names is None and not hasattr(X, "columns"):
         matrix = matrix._replace(labels=_labels_by_position(matrix, trained))
     labels = np.array(matrix.labels)
@@ -328,8 +328,8 @@ def _unknown_names(users: Vocabulary, number: int) -> Array:
     return np.array([f"{mark}{k}" for k in range(number)], object)
 
 
-def _build(X: Any, position: int | None, values: Float64) -> Any:
+def _build(X: Any, others: Sequence[int], values: Float64) -> Any:
     """Return a matrix like `X`; a dense array if X is a sparse matrix."""
     if hasattr(X, "tocoo"):
         return values
-    return fill_in(X, position, values)
+    return fill_in(X, others, values)

@@ -33,6 +33,7 @@ def form_of_run(run: Run, form: InputForm, X: Any = None, y: Any = None) -> Inpu
         missing=missing,
         variable=form.variable or said.variable,
         unstored=form.unstored or said.unstored,
+        ignored=form.ignored or said.ignore,
     )
 
 
