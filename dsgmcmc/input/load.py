@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.input.bounds import FAULTS, refuse_relations, set_bounds, with_open_sides
+from dsgmcmc.input.check import name_faults, refuse_faults
 from dsgmcmc.input.detect import open_table
 from dsgmcmc.input.odd_columns import OddColumns
 from dsgmcmc.input.roles import (
@@ -29,7 +30,6 @@ from dsgmcmc.input.roles import (
 from dsgmcmc.input.sources.base import Source
 from dsgmcmc.input.sources.labelled import ANY_CHOICE, Choice
 from dsgmcmc.input.sources.tables import (
-    SHOWN,
     add_columns,
     is_number,
     scalar,
@@ -52,11 +52,11 @@ from dsgmcmc.input.wide import (
     load_wide,
 )
 from dsgmcmc.ratings.format import NAMED
-from dsgmcmc.ratings.names import BETWEEN, join_sql, main_role, of_parts, part_sql, split_name
+from dsgmcmc.ratings.names import join_sql, main_role, of_parts
 from dsgmcmc.ratings.reading import Reading
 from dsgmcmc.settings import named
 from dsgmcmc.tables.frames import unmasked
-from dsgmcmc.tables.session import Session, as_number, identifier, is_rounded
+from dsgmcmc.tables.session import Session, as_number, identifier
 from dsgmcmc.tables.usual import Columns, joined
 from dsgmcmc.types import Array
 
@@ -136,6 +136,10 @@ class RatingsTable(NamedTuple):
         """Whether the names of a role are integers by the type of their column."""
         positions = of_parts(self.columns, role)
         return len(positions) == 1 and self.file.has_integers(positions[0])
+
+    def n_parts(self, role: str) -> int:
+        """Return the number of parts of a role's names; 1 for labels of a matrix."""
+        return len(of_parts(self.columns, role)) or 1
 
     def parts(self, role: str) -> tuple[str, ...]:
         """Return the columns of the parts of a role's names; none if the names have one part."""
@@ -387,7 +391,7 @@ def load(
         unread = dates.unread
         if unread is not None and unread.orders and timed:
             raise InputError(f"{table.file.path}: {unread}")
-        _refuse_bad_rows(db, table, timed=timed, first=first)
+        refuse_faults(db, table.file, first, _faults(db, table, timed=timed))
     number, low, high = db.execute(
         "SELECT count(*), min(rating), max(rating) FROM raw"
         f" WHERE rowid >= {first} AND test IS NOT NULL"
@@ -396,7 +400,7 @@ def load(
         raise InputError(f"{table.file.path} has no ratings")
     for role in NAMED_ROLES:
         if not table.has_integers(role):
-            trim_names(db, "raw", f"{role}_id", first, n_parts=len(table.parts(role)) or 1)
+            trim_names(db, "raw", f"{role}_id", first, n_parts=table.n_parts(role))
     unit = _scale_times(db, table.file, first)
     return LoadedTable(
         number=number,
@@ -507,41 +511,10 @@ def _load_dates(db: Session, table: RatingsTable, first: int) -> DateReading:
     return read_dates(db, table.file, column, first)
 
 
-class _NameFaults(NamedTuple):
-    """SQL conditions under which names of a role in ``raw`` are invalid."""
-
-    missing: str
-    rounded: str
-    has_nul: str
-
-    @classmethod
-    def of_role(cls, table: RatingsTable, role: str) -> _NameFaults:
-        """Return the conditions for a role of a table."""
-        name = f"{role}_id"
-        if table.has_integers(role):
-            return cls(missing=f"{name} IS NULL", rounded="false", has_nul="false")
-        n_parts = len(of_parts(table.columns, role)) or 1
-        parts = [part_sql(name, k, n_parts) for k in range(n_parts)]
-        # to trim all names would take longer
-        blank = " OR ".join(f"({part} < '!' AND trim({part}) = '')" for part in parts)
-        rounded = " OR ".join(map(is_rounded, parts))
-        has_nul = f"contains({name}, chr(0))"
-        if n_parts > 1:  # to take all names apart would take longer, too
-            may_be_blank = (
-                f"contains({name}, ' ') OR contains({name}, {BETWEEN} || {BETWEEN})"
-                f" OR starts_with({name}, {BETWEEN}) OR ends_with({name}, {BETWEEN})"
-            )
-            blank = f"(({may_be_blank}) AND ({blank}))"
-            rounded = f"((contains({name}, '+') OR contains({name}, '.')) AND ({rounded}))"
-            has_nul = f"len(string_split({name}, {BETWEEN})) > {n_parts}"
-        return cls(missing=f"{name} IS NULL OR {blank}", rounded=rounded, has_nul=has_nul)
-
-
-def _refuse_bad_rows(db: Session, table: RatingsTable, *, timed: bool, first: int) -> None:
-    """Raise InputError if a file has invalid values; its rows in ``raw`` begin at row `first`."""
-    file = table.file
-    of_users = _NameFaults.of_role(table, "user")
-    of_items = _NameFaults.of_role(table, "item")
+def _faults(db: Session, table: RatingsTable, *, timed: bool) -> dict[str, str]:
+    """Return SQL of what is wrong with a row of ``raw``, by what a message says of it."""
+    of_users = name_faults("user_id", table.n_parts("user"), integers=table.has_integers("user"))
+    of_items = name_faults("item_id", table.n_parts("item"), integers=table.has_integers("item"))
     faults = {
         "the user is missing": of_users.missing,
         "the item is missing": of_items.missing,
@@ -562,37 +535,7 @@ def _refuse_bad_rows(db: Session, table: RatingsTable, *, timed: bool, first: in
         )
     if timed:
         faults["the timestamp is missing or not a time"] = "time IS NULL OR NOT isfinite(time)"
-    cases = " ".join(f"WHEN {condition} THEN '{fault}'" for fault, condition in faults.items())
-    rows = db.execute(
-        f"SELECT raw.rowid - {first}, CASE {cases} END AS fault, user_id, item_id, rating, text,"
-        " count(*) OVER () FROM raw LEFT JOIN texts ON raw.rowid = texts.row AND rating IS NULL"
-        f" WHERE raw.rowid >= {first} AND test IS NOT NULL AND fault IS NOT NULL"
-        f" ORDER BY raw.rowid LIMIT {SHOWN}"
-    ).fetchall()
-    if not rows:
-        return
-    number = rows[0][-1]
-    subject = "1 row has" if number == 1 else f"{number} rows have"
-    message = (
-        f"{file.path}: {subject} missing, non-numeric, rounded, infinite or NaN values; correct or"
-        " remove them"
-    )
-    if any("missing" in fault for _, fault, *_ in rows):
-        message += (
-            ", or leave out lines that have WORD in place of a name or a rating by"
-            f" {named('missing')} WORD ('' for an empty field)"
-        )
-    if any(text is not None for *_, text, _ in rows):
-        message += "; write numbers with a point for decimals, and no other comma, sign or unit"
-    places = file.places([row[0] for row in rows])
-    for place, (_, fault, user, item, rating, text, _) in zip(places, rows, strict=True):
-        if text is not None:
-            rating = text
-        message += (
-            f"\n  {place}: {fault} (user {split_name(user)}, item {split_name(item)},"
-            f" rating {rating})"
-        )
-    raise InputError(message)
+    return faults
 
 
 def _scale_times(db: Session, file: Source, first: int) -> str:
