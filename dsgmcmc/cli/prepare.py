@@ -120,10 +120,12 @@ def _show(summary: Summary, settings: PrepareSettings) -> None:
         say(f"dsgmcmc: {note}", file=sys.stderr)
 
 
-def _left_out(number: int, missing: str) -> str:
+def _left_out(number: int, missing: str | None) -> str:
     """Say how many ratings were left out, and by which values."""
     from dsgmcmc.input.values import missing_words
 
+    if missing is None:
+        return f"{number:,} ratings of weight 0"
     values = [value.strip() for value in missing.split(",")]
     shown = ", ".join(value or "an empty field" for value in values)
     if missing_words(values):

@@ -192,6 +192,8 @@ class RatingArrays(NamedTuple):
         Whether the rows of a matrix have no labels, so that their names are their positions.
     odd : OddColumns
         Columns of a matrix that may be no items.
+    weightless : int
+        Number of ratings that were left out because their weight is 0.
     """
 
     columns: dict[str, Array]
@@ -201,6 +203,7 @@ class RatingArrays(NamedTuple):
     unrated: Mapping[str, list[str]] = MappingProxyType({})
     are_rows_numbered: bool = False
     odd: OddColumns = OddColumns([])
+    weightless: int = 0
 
     def names(self, role: str) -> Array:
         """Return the names of users or items, (n,); those of several parts are tuples."""
@@ -259,6 +262,7 @@ def read_ratings(
     else:
         found = _read_long(X, y, parse_columns(form.columns), timed=timed, ordered=ordered)
         found = _leave_out(found, missing.words, timed=timed)
+        found = _without_weightless(found)
     columns = found.columns
     with advising_missing(MissingValuesError):
         _convert_names(columns)
@@ -276,6 +280,15 @@ def read_ratings(
     if not rated.any():
         raise InputError("there are no ratings")
     return found.select(rated)
+
+
+def _without_weightless(found: RatingArrays) -> RatingArrays:
+    """Leave out rows of weight 0, which say nothing; their ratings may be missing."""
+    if "weight" not in found.columns:
+        return found
+    weights = read_numbers(found.columns["weight"], "weights must be numbers")
+    kept = weights != 0
+    return found.select(kept)._replace(weightless=int(np.count_nonzero(~kept)))
 
 
 def _convert_measures(columns: dict[str, Array], *, wide: bool) -> None:
@@ -721,4 +734,5 @@ def ratings_source(
         labels=found.labels,
         reading=form.reading._replace(matrix=bool(found.about)),
         odd=found.odd,
+        weightless=found.weightless,
     )

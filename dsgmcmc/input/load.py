@@ -94,6 +94,8 @@ class RatingsTable(NamedTuple):
         What users have said of a table in memory.
     odd : OddColumns
         Columns of a matrix in memory that may be no items.
+    weightless : int
+        Number of ratings of weight 0 that were left out of a table in memory.
     """
 
     file: Source
@@ -106,6 +108,7 @@ class RatingsTable(NamedTuple):
     labels: Mapping[str, str] = MappingProxyType({})
     reading: Reading | None = None
     odd: OddColumns = OddColumns([])
+    weightless: int = 0
 
     @property
     def is_wide(self) -> bool:
@@ -320,6 +323,8 @@ class LoadedTable(NamedTuple):
         The order of day, month and year in dates, if it was found by their values.
     odd : OddColumns
         Columns of a matrix that may be no items.
+    weightless : int
+        Number of ratings that are left out because their weight is 0.
     """
 
     number: int
@@ -330,6 +335,7 @@ class LoadedTable(NamedTuple):
     unread: UnreadTimes | None = None
     dates: str = ""
     odd: OddColumns = OddColumns([])
+    weightless: int = 0
 
 
 def create_raw(db: Session, tables: Sequence[RatingsTable]) -> None:
@@ -378,6 +384,7 @@ def load(
     dates = DateReading()
     left_out = table.left_out
     odd = table.odd
+    weightless = 0
     if table.is_wide:
         wide = load_wide(
             db, table.file, table.columns, test=table.test, missing=missing, report=report
@@ -386,6 +393,7 @@ def load(
         odd = wide.odd
     else:
         _append(db, table, missing_words(missing), timed=timed)
+        weightless = table.weightless + _mark_weightless(db, table, first)
         _read_texts(db, table, first)
         dates = _load_dates(db, table, first)
         unread = dates.unread
@@ -411,7 +419,16 @@ def load(
         unread=dates.unread,
         dates=dates.order,
         odd=odd,
+        weightless=weightless,
     )
+
+
+def _mark_weightless(db: Session, table: RatingsTable, first: int) -> int:
+    """Set ``test`` to NULL in rows of weight 0, which say nothing; return their number."""
+    if "weight" not in table.measures:
+        return 0
+    rows = f"rowid >= {first} AND test IS NOT NULL AND weight = 0"
+    return int(scalar(db, f"UPDATE raw SET test = NULL WHERE {rows}"))
 
 
 def _append(db: Session, table: RatingsTable, words: Sequence[str], *, timed: bool) -> None:

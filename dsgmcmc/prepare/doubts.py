@@ -27,15 +27,18 @@ _SHOWING_LEVELS = 200_000  # ratings that show the levels of items
 _REACH = 1000  # interquartile ranges from the median, beyond which a rating is in doubt
 
 
-def leave_out(db: Session, missing: Sequence[str]) -> int:
+def leave_out(db: Session, missing: Sequence[str], weightless: int = 0) -> int:
     """Delete the ratings that mean "not rated", compared in float32; return their number.
 
-    These are also rows with NULL for ``test``, in which `load` has found a word.
+    These are also rows with NULL for ``test``, in which `load` has found a word, or one of the
+    `weightless` ratings, whose weight is 0.
     """
-    if not missing:
+    if not missing and not weightless:
         return 0
     deleted = scalar(db, f"DELETE FROM raw WHERE {not_rated_sql(missing)}")
     if not scalar(db, "SELECT count(*) FROM raw WHERE NOT test"):
+        if not missing:
+            raise InputError("all training ratings have the weight 0")
         raise InputError(f"{named('missing')}={','.join(missing)} leaves no training ratings")
     return int(deleted)
 

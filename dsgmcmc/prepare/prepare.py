@@ -490,7 +490,10 @@ class Ingest:
             )
             loaded.append(part)
         notes = [part.unit for part in loaded if part.unit] + load.find_constant(tables, loaded)
-        left_out = doubts.leave_out(self.db, self.parsed.missing)
+        weightless = sum(part.weightless for part in loaded)
+        left_out = doubts.leave_out(self.db, self.parsed.missing, weightless)
+        if weightless:
+            notes.append(f"{weightless:,} ratings have the weight 0 and are left out")
         left_out += sum(part.left_out for part in loaded)
         in_order = self.settings.timestamps
         if self.settings.try_times and load.have_times(tables):

@@ -67,9 +67,9 @@ def test_a_mean_has_no_weight(tmp_path):
         prepare(tmp_path, text_of([*ROWS, (1, 1, 2.5, 3.0)]), columns=COLUMNS, duplicates="mean")
 
 
-@pytest.mark.parametrize("wrong", ["0", "-1", "", "much", "inf", "1e300", "1e-300"])
+@pytest.mark.parametrize("wrong", ["-1", "", "much", "inf", "1e300", "1e-300"])
 def test_wrong_weights_are_refused_with_their_line(tmp_path, wrong):
-    """A weight is a number above 0, also as the float32 that files store."""
+    """A weight is a number above 0, also in float32; 0 leaves its rating out."""
     rows = [*ROWS, (3, 2, 2.5, wrong)]
     with pytest.raises(InputError, match=r"line 7: the weight is missing or not a number above 0"):
         prepare(tmp_path, text_of(rows), columns=COLUMNS)
@@ -98,9 +98,9 @@ def test_pairs_may_have_weights_beside_their_ratings(tmp_path):
     assert weights_of(tmp_path / "run.ratings.h5") == {row[:2]: row[3] for row in ROWS}
 
 
-@pytest.mark.parametrize("wrong", [0, -1, np.nan, np.inf, 1e300, 1e-300])
+@pytest.mark.parametrize("wrong", [-1, np.nan, np.inf, 1e300, 1e-300])
 def test_wrong_weights_of_a_data_frame_are_refused_with_their_row(wrong):
-    """The message does not call a zero missing or infinite."""
+    """The message does not call a wrong one missing or infinite; 0 leaves its rating out."""
     frame = pd.DataFrame(ROWS, columns=["user", "item", "rating", "precision"])
     frame.loc[2, "precision"] = wrong
     with pytest.raises(InputError, match=r"weight is missing or not a number above 0.*row 2 "):
@@ -138,3 +138,29 @@ def test_two_values_with_weights_are_fitted_by_default():
     with pytest.warns(RunWarning, match="does not take their weights.*weight= in columns"):
         model.fit(weighted_clicks((30, 20)))
     assert model.run_.config.likelihood == "gaussian"
+
+
+@pytest.mark.parametrize("masked", [2.0, np.nan])
+def test_a_weight_of_0_leaves_out(tmp_path, masked):
+    """Its rating, which may be missing, says nothing; it is counted, in files and in frames."""
+    rng = np.random.default_rng(1)
+    frame = pd.DataFrame([(i, j, 3.0 + i, 1.0) for i in range(6) for j in range(4)])
+    frame.columns = ["user", "item", "rating", "precision"]
+    frame["rating"] += rng.normal(0, 0.1, 24)
+    frame.loc[[2, 7, 9], "precision"] = 0.0
+    frame.loc[[2, 7, 9], "rating"] = masked
+    kept = frame[frame.precision > 0]
+    for rows in (frame, kept):
+        rows.to_csv(tmp_path / f"{len(rows)}.csv", index=False)
+    option = ("--columns", COLUMNS, "--json")
+    found = json.loads(typed("prepare", tmp_path / "24.csv", tmp_path / "a.h5", *option).out)
+    right = json.loads(typed("prepare", tmp_path / "21.csv", tmp_path / "b.h5", *option).out)
+    assert found["content_sha256"] == right["content_sha256"]
+    assert (found["missing"], found["ratings"]) == (3, 21)
+    assert "3 ratings have the weight 0 and are left out" in found["doubts"]
+    text = typed("prepare", tmp_path / "24.csv", tmp_path / "c.h5", "--columns", COLUMNS).out
+    assert "3 ratings of weight 0" in text
+    model = BPMF(rank=0, iterations=20, burn_in=10, columns=COLUMNS)
+    with pytest.warns(UserWarning, match="3 ratings have the weight 0"):
+        model.fit(frame)
+    assert model.evaluate(frame)["ratings"] == 21
