@@ -56,13 +56,13 @@ class CellCompletion(NamedTuple):
         predictor = Predictor(self.run, PredictOptions(clip=self.clip), self.newcomers)
         if cube is not None:
             columns, known = cells_of_cube(self.run, cube)
-            mean, sd = complete_cells(predictor, columns, known, fitted=fitted)
-            shape = cube.shape
-            return cube.copy(data=mean.reshape(shape)), cube.copy(data=sd.reshape(shape))
-        columns = grid_of(self.run)
-        cells = KnownCells(self.run, self.data, self.new)
-        known = known_in_run(predictor, columns, cells)
+        else:
+            columns = grid_of(self.run)
+            cells = KnownCells(self.run, self.data, self.new)
+            known = known_in_run(predictor, columns, cells)
         mean, sd = complete_cells(predictor, columns, known, fitted=fitted)
+        if cube is not None:
+            return cube.copy(data=mean.reshape(cube.shape)), cube.copy(data=sd.reshape(cube.shape))
         return Table({**columns, "rating": mean}), Table({**columns, "rating": sd})
 
 

@@ -80,10 +80,6 @@ class RatingsOfRows(NamedTuple):
     weights: Array
     bounds: Array | None = None
 
-    def followed_by(self, later: RatingsOfRows) -> RatingsOfRows:
-        """Return these ratings and later ones."""
-        return self.joined([self, later])
-
     @classmethod
     def joined(cls, parts: Sequence[RatingsOfRows]) -> RatingsOfRows:
         """Return the ratings of all parts."""
@@ -182,7 +178,7 @@ def fold_in(run: Run, new: NewRatings, data: Path | None = None) -> tuple[FoldIn
                     )
                 }
                 described = described | stored_features | new.described
-        ratings = old._replace(rows=known[old.rows]).followed_by(ratings)
+        ratings = RatingsOfRows.joined([old._replace(rows=known[old.rows]), ratings])
     features = _stacked(described, ids, len(run.feature_names(new.entity)))
     if not run.facts.get("replicates"):
         ratings = ratings.last_of_pairs(len(other_vocabulary))

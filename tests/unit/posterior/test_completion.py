@@ -61,8 +61,7 @@ def test_cells_are_the_predictions_of_pairs(made, unknown, monkeypatch):
     predictor = Predictor(run, PredictOptions(clip=True))
     expected = predictor(*pairs_of(users, items))
     shape = (len(users), len(items))
-    # the mean of the mixture over a prior is computed by quadrature there
-    tolerance = {"rtol": 3e-3 if unknown else 1e-5, "atol": 1e-5}
+    tolerance = {"rtol": 1e-5, "atol": 1e-5}
     np.testing.assert_allclose(cells.means(users), expected.mean.reshape(shape), **tolerance)
     mean, sd = cells.moments(users)
     np.testing.assert_allclose(mean, expected.mean.reshape(shape), **tolerance)
