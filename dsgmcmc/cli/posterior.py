@@ -73,8 +73,6 @@ def predict(
       dsgmcmc predict run --matrix -o filled.csv
       dsgmcmc predict run --matrix --draws 20 -o imputed.nc
     """
-    from dsgmcmc.input.pairs import ROLES
-    from dsgmcmc.input.roles import parse_columns
     from dsgmcmc.posterior.cells.predict_file import predict_table
     from dsgmcmc.posterior.run import Run
     from dsgmcmc.posterior.settings import PredictSettings
@@ -87,10 +85,7 @@ def predict(
         return
     if pairs is None:
         raise InputError("give PAIRS, a file with users and items, or --matrix")
-    columns = parse_columns(settings.columns, ROLES)
-    summary = predict_table(
-        Run(run), pairs, out, settings, unknown=settings.unknown, columns=columns
-    )
+    summary = predict_table(Run(run), pairs, out, settings)
     if as_json:
         say_json(summary, indent=None, file=sys.stderr)
 

@@ -7,16 +7,17 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dsgmcmc.errors import InputError
+from dsgmcmc.input.roles import parse_columns
 from dsgmcmc.posterior.cells.predict import Predictor
 from dsgmcmc.posterior.draws import ENTITIES
 from dsgmcmc.posterior.index import refuse_unknown_in, shown
 from dsgmcmc.posterior.run import Run
-from dsgmcmc.posterior.settings import PredictOptions
+from dsgmcmc.posterior.settings import PredictSettings, Unknown
 from dsgmcmc.settings import named
 from dsgmcmc.types import Array
 
@@ -27,13 +28,7 @@ if TYPE_CHECKING:  # loads DuckDB
 
 
 def predict_table(
-    run: Run,
-    pairs: Path,
-    out: Path | None,
-    options: PredictOptions,
-    *,
-    unknown: Literal["refuse", "prior"] = "refuse",
-    columns: Columns | None = None,
+    run: Run, pairs: Path, out: Path | None, settings: PredictSettings
 ) -> dict[str, int]:
     """Predict a file of pairs in bounded memory, and write the predictions to a file atomically.
 
@@ -41,12 +36,9 @@ def predict_table(
     ----------
     out : Path or None
         CSV or Parquet, by the suffix; None writes CSV to standard output.
-    unknown : {"refuse", "prior"}
-        Treatment of unknown users and items: raise an error that names the first five, or predict
-        from the prior.
-    columns : dict of "user" and "item" to str, optional
-        Columns of users and items, by name or position from 1, or of the parts of their names;
-        detected by default.
+    settings : PredictSettings
+        If `unknown` is "refuse", an error names the first five unknown users and items. Columns of
+        users and items may be those of the parts of their names.
 
     Returns
     -------
@@ -59,19 +51,21 @@ def predict_table(
     InputError
         If an argument is invalid; then no file is written.
     """
+    from dsgmcmc.input.pairs import ROLES
     from dsgmcmc.tables.session import interruptible, open_session
     from dsgmcmc.tables.written import output_format
 
+    columns = parse_columns(settings.columns, ROLES)
     output_format(out)
     if out is not None and out.resolve() == pairs.resolve():
         raise InputError(f"{out} is the input; give another name for the output")
-    predictor = Predictor(run, options)
+    predictor = Predictor(run, settings)
     scratch = Path(tempfile.gettempdir())
     if out is not None:
         scratch = out.parent
     with open_session(scratch) as db:
-        file = _PairsFile(db, predictor, pairs, columns or {})
-        return interruptible(db, lambda: file.predict(out, unknown))
+        file = _PairsFile(db, predictor, pairs, columns)
+        return interruptible(db, lambda: file.predict(out, settings.unknown))
 
 
 @dataclass(frozen=True)
@@ -92,7 +86,7 @@ class _PairsFile:
     path: Path
     columns: Columns
 
-    def predict(self, out: Path | None, unknown: Literal["refuse", "prior"]) -> dict[str, int]:
+    def predict(self, out: Path | None, unknown: Unknown) -> dict[str, int]:
         """Write the predictions to a file; return the counts of `predict_table`."""
         from dsgmcmc.input.pairs import load_pairs
         from dsgmcmc.tables.session import identifier
