@@ -34,9 +34,9 @@ from dsgmcmc.posterior.cells.fitted_rows import open_rows
 from dsgmcmc.posterior.fitted import FittedModel
 from dsgmcmc.posterior.fitted.state import for_users
 from dsgmcmc.posterior.matrix.target import TrainingData
-from dsgmcmc.prepare.prepare import Summary, prepare_ratings
+from dsgmcmc.prepare.prepare import prepare_ratings
 from dsgmcmc.prepare.settings import Duplicates, PrepareSettings
-from dsgmcmc.prepare.summary import DataReading
+from dsgmcmc.prepare.summary import DataReading, Summary
 from dsgmcmc.runs.progress import in_notebook
 from dsgmcmc.storage.files import Scratch, without_scratch
 from dsgmcmc.storage.rundir import RunDirectory

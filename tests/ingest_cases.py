@@ -8,7 +8,8 @@ from pathlib import Path
 from cases import rated_pairs
 from support import Result, typed
 
-from dsgmcmc.prepare.prepare import Summary, prepare_ratings
+from dsgmcmc.prepare.prepare import prepare_ratings
+from dsgmcmc.prepare.summary import Summary
 from dsgmcmc.ratings.file import Ratings
 from dsgmcmc.ratings.format import SPLITS
 

@@ -18,8 +18,8 @@ from dsgmcmc.terminal import console, pass_on, plain, say, say_json, show_facts
 
 if TYPE_CHECKING:
     from dsgmcmc.features.encoders import FeaturesReport
-    from dsgmcmc.prepare.prepare import Summary
     from dsgmcmc.prepare.settings import PrepareSettings
+    from dsgmcmc.prepare.summary import Summary
 
 FEW_RATINGS = 50  # with fewer ratings, the prior dominates predictions
 _MOST_GROUPS = 8  # groups of features that are shown

@@ -43,6 +43,7 @@ from dsgmcmc.prepare.merging import Merging, Repeated, merge_ratings
 from dsgmcmc.prepare.missing_groups import Holes, find_holes
 from dsgmcmc.prepare.not_rated import Codes
 from dsgmcmc.prepare.settings import PrepareSettings
+from dsgmcmc.prepare.summary import Summary
 from dsgmcmc.ratings.description import doubts_about_test
 from dsgmcmc.ratings.file import Ratings
 from dsgmcmc.ratings.format import Directions, Features
@@ -130,72 +131,6 @@ def _refuse_context(settings: PrepareSettings) -> None:
             f"{named('columns')} context=... does not go with {joined(found)}: say on which side"
             " the third column is: user=U+C,item=I or user=U,item=I+C (docs/three-way.md)"
         )
-
-
-class Summary(NamedTuple):
-    """Summary of a prepared ratings file.
-
-    Attributes
-    ----------
-    mean, minimum, maximum : float
-        Of the training ratings.
-    resolution : float or None
-        Step to which they were recorded (`dsgmcmc.ratings.resolution`).
-    columns : str
-        Roles of the columns in the first input file.
-    other_columns : dict of str to str
-        The same of further input files, by path, if they differ from the first one.
-    features : dict of str to FeaturesReport
-        For "user" and "item", if they have features.
-    not_rated : float
-        Share of the ratings whose values probably mean "not rated".
-    codes : list of float
-        These values.
-    missing : int
-        Number of ratings that were left out because their values mean "not rated".
-    duplicates : int
-        Number of ratings that were left out or averaged because another rating has the same user
-        and item.
-    replicates : int
-        Number of ratings beyond the first of their user and item, all of which are kept.
-    bounded : int
-        Number of ratings that are known to lie within bounds.
-    order : str
-        What the first and the last of such ratings means: the column of times, or "line".
-    dates : list of str
-        The order of day, month and year in columns of dates, if their values show it.
-    holes : str
-        How the cells that are missing lie, if a random split would mislead, and what follows;
-        otherwise empty.
-    doubts : list of str
-        What speaks against the columns that were taken for users, items and ratings, against their
-        names, and for another unit of time than seconds.
-    """
-
-    path: str
-    users: int
-    items: int
-    ratings: int
-    train: int
-    test: int
-    mean: float
-    minimum: float
-    maximum: float
-    resolution: float | None
-    content_sha256: str
-    columns: str
-    other_columns: dict[str, str]
-    features: dict[str, FeaturesReport]
-    not_rated: float
-    codes: list[float]
-    missing: int
-    duplicates: int
-    replicates: int
-    bounded: int
-    order: str
-    dates: list[str]
-    holes: str
-    doubts: list[str]
 
 
 def prepare_ratings(
@@ -334,7 +269,7 @@ class Ingest:
     def run(self) -> Summary:
         """Make the file; return its summary."""
         raw = self.read(self.open())
-        labels = self._labels(raw.tables[0])
+        labels = _labels(raw.tables[0])
         described = self.describe(labels)
         entities = self.number(described, labels)
         findings = self.examine(raw, entities)
@@ -356,7 +291,7 @@ class Ingest:
             repeated=repeated,
             item_levels=bool(item_levels),
         )
-        columns, others = self._describe(raw.tables)
+        columns, others = _describe(raw.tables, self.settings.timed)
         found = list(findings.doubts)
         if item_levels:
             found.append(
@@ -454,26 +389,6 @@ class Ingest:
         if self.parsed.groups:
             return load.find_groups(table, self.parsed.groups)
         return table
-
-    def _labels(self, table: RatingsTable) -> dict[str, tuple[str, ...]]:
-        """Return the columns of the names of users and items, one a part."""
-        labels = {}
-        for entity in NAMED_ROLES:
-            names = table.parts(entity) or (entity,)
-            has_columns = not table.file.is_matrix
-            if len(names) == 1 and entity in table.columns and has_columns:
-                names = (table.file.names[table.columns[entity]],)
-            labels[entity] = tuple(
-                name or f"{entity} {number}" for number, name in enumerate(names, 1)
-            )
-        return labels
-
-    def _describe(self, tables: list[RatingsTable]) -> tuple[str, dict[str, str]]:
-        """Describe the columns of the first table, and of those that have others, by path."""
-        first, *more = tables
-        columns = first.describe(self.settings.timed)
-        described = {str(table.file.path): table.describe(self.settings.timed) for table in more}
-        return columns, {path: text for path, text in described.items() if text != columns}
 
     def read(self, tables: list[RatingsTable]) -> RawRatings:
         """Read all tables into ``raw``, without the ratings that mean "not rated"."""
@@ -694,3 +609,23 @@ class Ingest:
             ),
             force=self.settings.force,
         )
+
+
+def _labels(table: RatingsTable) -> dict[str, tuple[str, ...]]:
+    """Return the columns of the names of users and items, one a part."""
+    labels = {}
+    for entity in NAMED_ROLES:
+        names = table.parts(entity) or (entity,)
+        has_columns = not table.file.is_matrix
+        if len(names) == 1 and entity in table.columns and has_columns:
+            names = (table.file.names[table.columns[entity]],)
+        labels[entity] = tuple(name or f"{entity} {number}" for number, name in enumerate(names, 1))
+    return labels
+
+
+def _describe(tables: list[RatingsTable], timed: bool) -> tuple[str, dict[str, str]]:
+    """Describe the columns of the first table, and of those that have others, by path."""
+    first, *more = tables
+    columns = first.describe(timed)
+    described = {str(table.file.path): table.describe(timed) for table in more}
+    return columns, {path: text for path, text in described.items() if text != columns}

@@ -57,8 +57,7 @@ METHODS = 20
 #: Classes with more, each with a reason. The numbers may only fall.
 LARGER = {
     "FactorTarget": (48, "what samplers, recorders and checkpoints ask of a factorisation"),
-    "Run": (49, "what all results ask of an opened run"),
-    "FittedModel": (46, "what users of Python call, under the names of scikit-learn"),
+    "Run": (44, "what all results ask of an opened run"),
     "Ratings": (41, "the ratings file: one method for each of its contents"),
     "Law": (37, "the interface of a likelihood"),
     "Circulation": (28, "the blocks of both factors on the ring, and their messages"),
@@ -70,7 +69,6 @@ LARGER = {
     "Record": (25, "the layout of a row in memory: one method for each part of the source"),
     "BPMF": (23, "scikit-learn's estimator: its conventions, and how it samples"),
     "Part": (22, "the interface of a part of the model"),
-    "Completion": (22, "a completed matrix: means, draws and their sums"),
     "Predictive": (21, "the interface of a predictive distribution"),
     "StudentT": (21, "a likelihood, with its degrees of freedom"),
 }

@@ -15,7 +15,7 @@ from dsgmcmc.features.arrays import read_features
 from dsgmcmc.features.described import Description
 from dsgmcmc.features.encoding import Encoding
 from dsgmcmc.input.arrays import ratings_source
-from dsgmcmc.prepare.prepare import Summary
+from dsgmcmc.prepare.summary import Summary
 from dsgmcmc.ratings.file import Ratings
 
 USERS = """userId,age,job,likes,zip
