@@ -31,7 +31,7 @@ from support import typed
 from dsgmcmc import RunWarning, open_run
 
 TOLERANCE = 1e-6
-#: Numbers of an array that the table has; of the others it has sums.
+#: Numbers of an array that the table has; of all others it has means.
 FIRST = 300
 LENGTH = [
     "--grid",
@@ -147,7 +147,7 @@ def shapes() -> dict[str, Shape]:
 
 
 def numbers(values: np.ndarray) -> Any:
-    """First numbers of an array, and sums of all of them if there are more."""
+    """First numbers of an array, and means of all of them if there are more."""
     flat = np.ravel(values)
     if flat.dtype.kind in "iub":
         return [int(x) for x in flat[:FIRST]]
@@ -157,8 +157,9 @@ def numbers(values: np.ndarray) -> Any:
     found: dict[str, Any] = {"first": flat[:FIRST].tolist()}
     if len(flat) > FIRST:
         finite = flat[np.isfinite(flat)]
-        turned = np.cos(np.arange(len(finite)))
-        found["sums"] = [float(np.sum(finite)), float(np.sum(finite**2)), float(finite @ turned)]
+        signs = np.cos(np.arange(len(finite)))
+        means = (np.mean(finite), np.sqrt(np.mean(finite**2)), np.mean(finite * signs))
+        found["means"] = [float(mean) for mean in means]
         found["finite"] = len(finite)
     return found
 
