@@ -82,6 +82,11 @@ class Rows:
 
     def at(self, position: int, index: Int32) -> RowsAtDraw:
         """Return rows, (n,) by index, at a saved draw, given its position in `Run.draws`."""
+        named = index >= self._first_named
+        added = (index >= self._n_sampled) & ~named
+        among_added = index[added].astype(np.int64) - self._n_sampled
+        if self._added is not None and len(index) and added.all():
+            return self._added.rows(position, among_added)
         draw = self._run.draw(position)
         sampled = self.are_sampled(index)
         stored = np.where(sampled, index, 0)
@@ -104,15 +109,12 @@ class Rows:
         covariance = unseen.covariance[np.newaxis].astype(np.float64)
         if parameters is not None:
             parameters[~sampled] = self._run.config.law.parameters_of(draw.shared)
-        named = index >= self._first_named
         if named.any():
             assert self._matrix is not None
             features = self._matrix[index[named] - self._first_named]
             mean[named] += feature_terms(self._run, draw, self._entity, features)
-        added = ~sampled & ~named & (index >= 0)
-        if added.any():
-            assert self._added is not None
-            rows = self._added.rows(position, index[added].astype(np.int64) - self._n_sampled)
+        if self._added is not None and len(among_added):
+            rows = self._added.rows(position, among_added)
             mean[added] = rows.mean
             noise[added] = rows.noise
             spread_of[added] = 1 + rows.spread_of
