@@ -8,12 +8,13 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.input.bounds import is_bound
+from dsgmcmc.input.form import ANY_FORM, InputForm
 from dsgmcmc.input.load import RatingsTable, create_raw, fetch_ratings, load
 from dsgmcmc.input.matrices import (
     are_cells,
@@ -47,11 +48,10 @@ from dsgmcmc.input.sources.annotated import (
 from dsgmcmc.input.sources.columns import MemoryTable
 from dsgmcmc.input.sources.labelled import Choice, refuse_filling
 from dsgmcmc.input.sources.matrix import stored_cells
-from dsgmcmc.input.values import Missing, MissingValuesError, advising_missing, parse_missing
+from dsgmcmc.input.values import Missing, MissingValuesError, advising_missing
 from dsgmcmc.input.wide import counts_cells, describe_matrix, refuse_names
 from dsgmcmc.parallel.machine import memory_for_data
 from dsgmcmc.ratings.names import main_role, names_of, part_role
-from dsgmcmc.ratings.reading import Reading
 from dsgmcmc.settings import in_python, short_repr
 from dsgmcmc.tables.frames import as_frame, plain_values, unmasked
 from dsgmcmc.tables.session import open_small_session
@@ -121,52 +121,6 @@ def _as_tuple(name: Any, role: str, parts: Sequence[str]) -> Any:
     if isinstance(name, tuple | list | np.ndarray) and len(name) == len(parts):
         return tuple(name.tolist() if isinstance(name, np.ndarray) else name)
     raise InputError(f"names of {role}s have the parts {', '.join(parts)}; found {name!r}")
-
-
-class InputForm(NamedTuple):
-    """How ratings in memory are read: parameters of `BPMF`.
-
-    Attributes
-    ----------
-    columns : str or dict of str, optional
-        Columns of a data frame by role, such as ``user=U,item=I``.
-    matrix : bool, optional
-        Whether the ratings are a matrix with a row for each user; None if their form tells.
-    missing : optional
-        Values that mean "not rated".
-    variable : str, optional
-        Which matrix of an object with several.
-    unstored : {"missing", "zero"}, optional
-        What cells mean that a sparse matrix does not store.
-    ignored : tuple of str
-        Columns of a matrix that are no items.
-    """
-
-    columns: str | Columns | None = None
-    matrix: bool | None = None
-    missing: Any = None
-    variable: str | None = None
-    unstored: Literal["missing", "zero"] | None = None
-    ignored: tuple[str, ...] = ()
-
-    @property
-    def choice(self) -> Choice:
-        """What the user chooses in objects that can be read in several ways."""
-        return Choice(self.variable, self.unstored)
-
-    @property
-    def reading(self) -> Reading:
-        """What the user has said of the ratings."""
-        return Reading(
-            matrix=bool(self.matrix),
-            missing=tuple(parse_missing(self.missing)),
-            variable=self.variable,
-            unstored=self.unstored,
-            ignore=self.ignored,
-        )
-
-
-ANY_FORM = InputForm()
 
 
 class RatingArrays(NamedTuple):

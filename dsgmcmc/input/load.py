@@ -19,7 +19,6 @@ from dsgmcmc.input.odd_columns import OddColumns
 from dsgmcmc.input.roles import (
     MEASURES,
     NAMED_ROLES,
-    NO_COLUMN,
     OF_BOUNDS,
     Heading,
     assign_columns,
@@ -255,34 +254,6 @@ def find_groups(table: RatingsTable, columns: Sequence[str]) -> RatingsTable:
     heading = Heading(file.path, names, file.width)
     groups = [find_named(heading, named("hold_out_by"), column) for column in columns]
     return table._replace(groups=tuple(groups))
-
-
-def refuse_differences(tables: Sequence[RatingsTable]) -> None:
-    """Raise InputError if some tables have ratings, and others only pairs of users and items.
-
-    Pairs beside ratings would become ratings of 1.
-    """
-    for table in tables[1:]:
-        if table.measures != tables[0].measures:
-            raise InputError(
-                f"{table.file.path} has other columns than {tables[0].file.path}, of those of"
-                f" {joined(MEASURES)}: prepare ratings with the same columns"
-            )
-    with_ratings = [table for table in tables if table.has_ratings]
-    pairs = [table for table in tables if not table.has_ratings]
-    if not with_ratings or not pairs:
-        return
-    path = pairs[0].file.path
-    message = f"{path} has no column of ratings, unlike {with_ratings[0].file.path}"
-    if pairs[0].test:
-        raise InputError(
-            f"{message}: test ratings are needed; to predict the pairs of {path.name}, leave it out"
-            " here, and give it to `predict`"
-        )
-    raise InputError(
-        f"{message}: prepare ratings and clicks apart; or name the column of ratings, or leave it"
-        f" out of all files ({named('columns')} rating={NO_COLUMN})"
-    )
 
 
 def open_long(db: Session, path: Path, columns: Columns, choice: Choice = ANY_CHOICE) -> Source:

@@ -34,15 +34,11 @@ from dsgmcmc.input.sources.tables import first_column
 from dsgmcmc.input.values import parse_missing
 from dsgmcmc.prepare import arrange, doubts
 from dsgmcmc.prepare.arrange import Entities, SortedRatings
-from dsgmcmc.prepare.matrices import (
-    refuse_equal_items,
-    refuse_repeated_rows,
-    refuse_unlike_matrices,
-)
 from dsgmcmc.prepare.merging import Merging, Repeated, merge_ratings
 from dsgmcmc.prepare.missing_groups import Holes, find_holes
 from dsgmcmc.prepare.not_rated import Codes
 from dsgmcmc.prepare.settings import PrepareSettings
+from dsgmcmc.prepare.several import refuse_repeated_rows, refuse_unlike
 from dsgmcmc.prepare.summary import Summary
 from dsgmcmc.ratings.description import doubts_about_test
 from dsgmcmc.ratings.file import Ratings
@@ -346,11 +342,7 @@ class Ingest:
         tables = self._open_all(sources)
         if self.settings.test is not None:
             tables[-1] = tables[-1]._replace(test=True)
-        refuse_unlike_matrices(tables[: len(self.inputs)])
-        if self.settings.duplicates in (None, "error"):
-            for table in tables:
-                refuse_equal_items(table)
-        load.refuse_differences(tables)
+        refuse_unlike(tables, len(self.inputs), self.settings.duplicates)
         return tables
 
     def _open_all(self, sources: Sequence[Path | RatingsTable]) -> list[RatingsTable]:
@@ -553,14 +545,7 @@ class Ingest:
         """Return what the user has said of the input."""
         if table.reading is not None:
             return table.reading
-        return Reading(
-            matrix=self.settings.matrix,
-            missing=tuple(self.parsed.missing),
-            first_line=self.settings.first_line,
-            variable=self.settings.variable,
-            unstored=self.settings.unstored,
-            ignore=self.parsed.ignored,
-        )
+        return self.settings.reading(self.parsed.missing, self.parsed.ignored)
 
     def _directions(self, entities: Entities) -> Directions | None:
         """Return the directions of a table with a context."""

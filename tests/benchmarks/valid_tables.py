@@ -20,7 +20,8 @@ import pandas as pd
 from support import typed
 
 from dsgmcmc.errors import InputError
-from dsgmcmc.input.arrays import InputForm, ratings_source
+from dsgmcmc.input.arrays import ratings_source
+from dsgmcmc.input.form import InputForm
 from dsgmcmc.prepare.prepare import prepare_ratings
 from dsgmcmc.ratings.file import Ratings
 

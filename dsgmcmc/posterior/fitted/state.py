@@ -11,7 +11,8 @@ from typing import Any, Literal, ParamSpec, Self, TypeVar
 import numpy as np
 
 from dsgmcmc.errors import AgreedError, InputError, not_fitted, retry_if_gone
-from dsgmcmc.input.arrays import InputForm, RatingArrays
+from dsgmcmc.input.arrays import RatingArrays
+from dsgmcmc.input.form import InputForm
 from dsgmcmc.input.odd_columns import parse_ignored
 from dsgmcmc.input.roles import parse_columns
 from dsgmcmc.posterior.cells.evaluate_file import read_rated_file

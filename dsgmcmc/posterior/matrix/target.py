@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dsgmcmc.errors import InputError
-from dsgmcmc.input.arrays import ANY_FORM, InputForm
 from dsgmcmc.input.bounds import stand_in
+from dsgmcmc.input.form import ANY_FORM, InputForm
 from dsgmcmc.input.matrices import Matrix, fill_in, read_matrix
 from dsgmcmc.input.roles import expand_parts, parse_columns
 from dsgmcmc.input.sources.annotated import data_array_of, filled_of, is_annotated

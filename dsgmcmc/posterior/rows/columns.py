@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from dsgmcmc.input.arrays import InputForm, array_columns, is_wide
+from dsgmcmc.input.arrays import array_columns, is_wide
+from dsgmcmc.input.form import InputForm
 from dsgmcmc.input.roles import CONTEXT, parse_columns
 from dsgmcmc.posterior.draws import ENTITIES
 from dsgmcmc.posterior.run import Run

@@ -23,7 +23,8 @@ from dsgmcmc.types import Array, Float64, Mask
 if TYPE_CHECKING:  # slow to import
     from scipy.sparse import csr_matrix
 
-    from dsgmcmc.input.arrays import InputForm, RatingArrays
+    from dsgmcmc.input.arrays import RatingArrays
+    from dsgmcmc.input.form import InputForm
     from dsgmcmc.tables.usual import Columns
 
 

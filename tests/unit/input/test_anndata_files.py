@@ -12,8 +12,9 @@ from science_files import write_h5ad, write_sparse, write_texts
 from support import typed
 
 from dsgmcmc.errors import InputError
-from dsgmcmc.input.arrays import InputForm, read_ratings
+from dsgmcmc.input.arrays import read_ratings
 from dsgmcmc.input.detect import open_table
+from dsgmcmc.input.form import InputForm
 from dsgmcmc.input.sources.labelled import Choice
 from dsgmcmc.tables.session import open_session
 

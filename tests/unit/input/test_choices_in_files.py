@@ -13,7 +13,8 @@ from science_files import R, r_frame, write_rds
 
 from dsgmcmc import BPMF
 from dsgmcmc.errors import InputError
-from dsgmcmc.input.arrays import InputForm, read_ratings
+from dsgmcmc.input.arrays import read_ratings
+from dsgmcmc.input.form import InputForm
 from dsgmcmc.prepare.prepare import prepare_ratings
 
 MARKET = "%%MatrixMarket matrix coordinate integer general\n2 2 2\n1 1 5\n2 2 7\n"

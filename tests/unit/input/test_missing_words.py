@@ -10,7 +10,8 @@ from support import typed
 
 from dsgmcmc import BPMF
 from dsgmcmc.errors import InputError
-from dsgmcmc.input.arrays import InputForm, ratings_source
+from dsgmcmc.input.arrays import ratings_source
+from dsgmcmc.input.form import InputForm
 from dsgmcmc.prepare.prepare import prepare_ratings
 
 KNOWN = {("a", "x"): 1, ("a", "y"): 2, ("b", "x"): 3, ("c", "y"): 5}

@@ -11,7 +11,8 @@ from science_cases import read, refused
 from support import typed
 
 from dsgmcmc.errors import InputError
-from dsgmcmc.input.arrays import InputForm, read_ratings
+from dsgmcmc.input.arrays import read_ratings
+from dsgmcmc.input.form import InputForm
 
 xarray = pytest.importorskip("xarray")
 pytest.importorskip("h5netcdf")

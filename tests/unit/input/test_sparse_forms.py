@@ -7,7 +7,8 @@ from ingest_cases import everything
 from support import typed
 
 from dsgmcmc.bpmf import BPMF
-from dsgmcmc.input.arrays import InputForm, read_ratings
+from dsgmcmc.input.arrays import read_ratings
+from dsgmcmc.input.form import InputForm
 
 RNG = np.random.default_rng(0)
 CELLS = scipy.sparse.csr_array(np.where(RNG.random((20, 8)) < 0.3, 7 + RNG.random((20, 8)), 0))

@@ -14,7 +14,8 @@ from support import typed
 
 from dsgmcmc.bpmf import BPMF
 from dsgmcmc.errors import AgreedError, InputError
-from dsgmcmc.input.arrays import InputForm, read_ratings
+from dsgmcmc.input.arrays import read_ratings
+from dsgmcmc.input.form import InputForm
 
 RNG = np.random.default_rng(6)
 VALUES = np.round(RNG.normal(5, 2, (12, 6)), 2)

@@ -8,7 +8,8 @@ from support import typed
 
 from dsgmcmc.bpmf import BPMF
 from dsgmcmc.errors import InputError
-from dsgmcmc.input.arrays import InputForm, read_ratings
+from dsgmcmc.input.arrays import read_ratings
+from dsgmcmc.input.form import InputForm
 
 RNG = np.random.default_rng(2)
 USERS = [f"d{i}" for i in range(9)]

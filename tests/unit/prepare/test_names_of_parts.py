@@ -11,7 +11,8 @@ import pytest
 from ingest_cases import ODD, csv_of, everything, features_of, full_table, prepare, read_back
 
 from dsgmcmc.errors import InputError
-from dsgmcmc.input.arrays import InputForm, list_names, ratings_source, read_pairs
+from dsgmcmc.input.arrays import list_names, ratings_source, read_pairs
+from dsgmcmc.input.form import InputForm
 from dsgmcmc.input.roles import Heading, assign_columns, parse_columns
 from dsgmcmc.prepare.prepare import prepare_ratings
 from dsgmcmc.ratings.file import Ratings

@@ -11,7 +11,8 @@ import pytest
 from ingest_cases import ODD, csv_of, everything, features_of, full_table, prepare, read_back
 
 from dsgmcmc.errors import InputError
-from dsgmcmc.input.arrays import InputForm, ratings_source, read_pairs
+from dsgmcmc.input.arrays import ratings_source, read_pairs
+from dsgmcmc.input.form import InputForm
 from dsgmcmc.prepare.prepare import prepare_ratings
 from dsgmcmc.prepare.three_way import arrange_ratings
 from dsgmcmc.ratings.directions import Arrangement, arrangement_of, arrangements_of

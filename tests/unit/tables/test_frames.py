@@ -13,7 +13,8 @@ from ingest_cases import everything, features_of
 from dsgmcmc import BPMF
 from dsgmcmc.errors import InputError
 from dsgmcmc.features.arrays import read_features
-from dsgmcmc.input.arrays import InputForm, list_names, ratings_source, read_pairs, read_ratings
+from dsgmcmc.input.arrays import list_names, ratings_source, read_pairs, read_ratings
+from dsgmcmc.input.form import InputForm
 from dsgmcmc.prepare.prepare import prepare_ratings
 
 pyarrow = pytest.importorskip("pyarrow")

@@ -1,4 +1,4 @@
-"""Refuses matrices in files whose names of rows and columns do not say which cells are the same."""
+"""Refuses files of one call that do not go together, and matrices whose names do not tell cells."""
 
 from __future__ import annotations
 
@@ -7,11 +7,52 @@ from collections.abc import Sequence
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.input.load import RatingsTable
+from dsgmcmc.input.roles import MEASURES, NO_COLUMN
 from dsgmcmc.settings import named
 from dsgmcmc.tables.usual import joined, shortened
 
 
-def refuse_unlike_matrices(tables: Sequence[RatingsTable]) -> None:
+def refuse_unlike(tables: Sequence[RatingsTable], inputs: int, duplicates: str | None) -> None:
+    """Raise InputError if tables do not go together; the last ones, after `inputs`, are tests.
+
+    `duplicates` says which of equal cells counts, if users have said so.
+    """
+    _refuse_unlike_matrices(tables[:inputs])
+    if duplicates in (None, "error"):
+        for table in tables:
+            _refuse_equal_items(table)
+    _refuse_differences(tables)
+
+
+def _refuse_differences(tables: Sequence[RatingsTable]) -> None:
+    """Raise InputError if some tables have ratings, and others only pairs of users and items.
+
+    Pairs beside ratings would become ratings of 1.
+    """
+    for table in tables[1:]:
+        if table.measures != tables[0].measures:
+            raise InputError(
+                f"{table.file.path} has other columns than {tables[0].file.path}, of those of"
+                f" {joined(MEASURES)}: prepare ratings with the same columns"
+            )
+    with_ratings = [table for table in tables if table.has_ratings]
+    pairs = [table for table in tables if not table.has_ratings]
+    if not with_ratings or not pairs:
+        return
+    path = pairs[0].file.path
+    message = f"{path} has no column of ratings, unlike {with_ratings[0].file.path}"
+    if pairs[0].test:
+        raise InputError(
+            f"{message}: test ratings are needed; to predict the pairs of {path.name}, leave it out"
+            " here, and give it to `predict`"
+        )
+    raise InputError(
+        f"{message}: prepare ratings and clicks apart; or name the column of ratings, or leave it"
+        f" out of all files ({named('columns')} rating={NO_COLUMN})"
+    )
+
+
+def _refuse_unlike_matrices(tables: Sequence[RatingsTable]) -> None:
     """Raise InputError if several matrices have no names of rows, or only some name their columns.
 
     Row 1 of two files is not the same user, and column 1 need not be the first name.
@@ -38,7 +79,7 @@ def _is_dense(table: RatingsTable) -> bool:
     return file.is_in_memory and not file.is_labelled and file.path.suffix.lower() == ".npz"
 
 
-def refuse_equal_items(table: RatingsTable) -> None:
+def _refuse_equal_items(table: RatingsTable) -> None:
     """Raise InputError if columns of a matrix have the same name."""
     if not table.is_wide or not table.file.header:
         return
