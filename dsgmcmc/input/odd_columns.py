@@ -21,6 +21,7 @@ CELLS = 250_000
 _FEWEST = 12  # rows from which a column is judged
 _LEAST = 4  # columns from which one is compared with the others
 _FAR = 5.0  # ratio of the size of a column to the usual size
+_AMOUNTS = 0.5  # sd of the logarithms of amounts in a column
 _UNITS = 30.0  # ratio of the sds of columns in different units
 _FLAG = re.compile(r"[ _.-]?(flag|flags|qc|qf|quality)")
 
@@ -171,6 +172,15 @@ class _Columns:
         """Whether all numbers are counts, whose columns differ by nature."""
         return bool(not np.any(self.values % 1) and self.low.min() >= 0)
 
+    def _are_amounts(self) -> bool:
+        """Whether all numbers are amounts, which differ by factors within their columns, too."""
+        if not self.low.min() > 0:
+            return False
+        logs = np.log(np.where(self.known, self.values, 1.0))
+        mean = logs.sum(axis=0) / np.maximum(self.counts, 1)
+        square = np.where(self.known, (logs - mean) ** 2, 0.0).sum(axis=0)
+        return bool(np.median(np.sqrt(square / np.maximum(self.counts, 1))) > _AMOUNTS)
+
     def are_constant(self) -> Mask:
         """Return which columns have one value alone, where most others have several."""
         constant = (self.low == self.high) & self._may_compare()
@@ -181,7 +191,7 @@ class _Columns:
     def have_units(self) -> bool:
         """Whether sds of many columns differ as those of different units do."""
         usable = self._may_compare() & (self.high > self.low)
-        if usable.sum() < _LEAST or self._are_counts():
+        if usable.sum() < _LEAST or self._are_counts() or self._are_amounts():
             return False
         mean = self.values.sum(axis=0) / np.maximum(self.counts, 1)
         square = np.where(self.known, (self.values - mean) ** 2, 0.0).sum(axis=0)

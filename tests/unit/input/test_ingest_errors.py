@@ -268,7 +268,9 @@ BAD = {
     "npz pickled": case(
         npz(format=np.array([{}], dtype=object)), "is not a sparse matrix", "r.npz"
     ),
-    "npz of blocks": case(saved(scipy.sparse.eye(4, format="bsr")), "its format is bsr", "r.npz"),
+    "npz of diagonals": case(
+        saved(scipy.sparse.eye(4, format="dia")), "its format is dia", "r.npz"
+    ),
     "npz empty": case(saved(scipy.sparse.csr_matrix((3, 3))), "has no ratings", "r.npz"),
     "npz nan": case(
         saved(scipy.sparse.csr_matrix(np.diag([1, np.nan]))),

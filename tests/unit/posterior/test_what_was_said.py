@@ -143,3 +143,14 @@ def test_missing_needs_a_file(run):
     failed = typed("evaluate", run[1], "--missing", "99").expect(2)
     assert "--missing" in failed.err
     assert issubclass(InputError, ValueError)
+
+
+def test_an_array_in_a_file(tmp_path):
+    """A run on the array of an .npz file reads it again, as a matrix."""
+    path = tmp_path / "a.npz"
+    np.savez(path, TRUTH.mask(HOLES).to_numpy())
+    typed("prepare", path, tmp_path / "a.h5", "--matrix").expect(0)
+    chain = ["--rank", "0", "--iterations", "20", "--burn-in", "10", "--save-draws", "5"]
+    typed("sample", tmp_path / "a.h5", "--out", tmp_path / "run", *chain).expect(0)
+    found = json.loads(typed("evaluate", tmp_path / "run", path, "--json").expect(0).out)
+    assert found["ratings"] == N
