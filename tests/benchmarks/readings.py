@@ -13,6 +13,7 @@ DuckDB, another version of it writes another table.
 
 import json
 import logging
+import re
 import sys
 import tempfile
 import warnings
@@ -35,12 +36,19 @@ from dsgmcmc import BPMF, RunWarning
 
 PARTS = (text_inputs, table_inputs, feature_inputs, science_inputs)
 
+#: A name of many, which the reader of names that are times takes in any order.
+ANY_NAME = re.compile(r"(?<=names: times in the column )(.*?, such as) '[^']*'")
 #: The shortest run: what is compared is what it read.
 SHORT: dict[str, Any] = {"rank": 0, "iterations": 4, "burn_in": 2}
 #: A run that does not exist, so that `fit` ends when it has read the ratings.
 NO_RUN = "no-run"
 #: Settings of both ways; others are those of `prepare` alone.
 OF_BOTH = frozenset(BPMF().get_params())
+
+
+def words_of(error: str, folder: Path) -> str:
+    """Words of a refusal, without the name that it has for an example."""
+    return ANY_NAME.sub(r"\1 any", plain(error, folder))
 
 
 def facts_of(text: str, folder: Path) -> Any:
@@ -52,7 +60,7 @@ def by_command(case: Input, folder: Path) -> Record:
     """Read files by ``dsgmcmc prepare``: as JSON, and in words."""
     words = ("prepare", *case.ratings, "out.h5", *options_of(case.settings))
     as_json = typed(*words, "--json")
-    record: Record = {"code": as_json.code, "error": plain(as_json.err, folder)}
+    record: Record = {"code": as_json.code, "error": words_of(as_json.err, folder)}
     if as_json.code:
         record["left behind"] = Path("out.h5").exists()
         return record
@@ -102,7 +110,7 @@ def in_python(case: Input, folder: Path) -> Record:
             model.fit(ratings, case.y, test=test, start=start)
         record["read"] = plain(repr(model.data_), folder)
     except Exception as error:
-        record["error"] = f"{type(error).__name__}: {plain(str(error), folder)}"
+        record["error"] = f"{type(error).__name__}: {words_of(str(error), folder)}"
         if start is not None and written.exists():
             record["error"] = ""  # that there is no such run
     finally:
