@@ -4,9 +4,8 @@ Names, draws and moments are read when first needed. A posterior is written when
 stopped. Until then, the newest checkpoint has the traces of the shared parameters, and lists the
 saved draws that belong to it; its moments cannot be used.
 
-Before arrays are read, the manifests of snapshots are compared with ``run.toml`` and the index: no
-array may be missing or have another shape. The values of a block are checked by its hash when it is
-read.
+Before arrays are read, the manifests of snapshots are checked (`dsgmcmc.posterior.shapes`). The
+values of a block are checked by its hash when it is read.
 
 `Run` has users and items; only `Index` knows whether the rows of W are users or items.
 """
@@ -14,8 +13,7 @@ read.
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
@@ -29,11 +27,11 @@ from dsgmcmc.model.likelihoods.limits import limits_from
 from dsgmcmc.model.limits import Limits
 from dsgmcmc.model.parts import PARTS
 from dsgmcmc.model.parts.base import FileFacts
-from dsgmcmc.model.quantity import THETA, Quantity
 from dsgmcmc.posterior.draw_batch import DrawBatch
 from dsgmcmc.posterior.draws import ENTITIES, Draw, PosteriorMoments
 from dsgmcmc.posterior.index import Index, Vocabulary
 from dsgmcmc.posterior.progress import LiveProgress, newest_states, unfinished
+from dsgmcmc.posterior.shapes import Shape, Shapes
 from dsgmcmc.ratings.file import Ratings
 from dsgmcmc.ratings.reading import Reading
 from dsgmcmc.settings import named
@@ -42,9 +40,6 @@ from dsgmcmc.storage.store import Key, Snapshot
 from dsgmcmc.types import Factor, Float32, Float64, Int32, Int64
 
 KEPT_BYTES = 1 << 30  # bytes of draws that stay in memory after they were read
-
-Shape = tuple[int, ...]
-ArrayName = tuple[str, str, str]  # object, factor and field
 
 
 class _OtherDraw(NamedTuple):
@@ -89,11 +84,11 @@ class Run:
         self.mean = float(self.facts["mean"])
         self.index = Index(self.directory, self.facts)
         self.quantities = self.index.quantities(self.config, len(self.facts.get("levels", [])))
-        self._rows, self._tests = self.index.lengths()
+        self._shapes = Shapes(self.config, self.quantities, *self.index.lengths())
         self._ratings_file: Path | None = None  # path at which the file was last opened
         self.states = newest_states(self.directory, self.facts)
         for state in self.states:
-            self._check_state(state)
+            self._shapes.check_state(state)
         if not self.states:
             status = LiveProgress.read(self.directory, self.config, draws=0)
             raise InputError(f"{self.path} has no posterior yet: it is {status}; {status.usable()}")
@@ -369,7 +364,7 @@ class Run:
         """Number of draws that stay in memory."""
         shapes = [shape for shapes in self._row_shapes.values() for shape in shapes.values()]
         n_bytes = sum(4 * math.prod(shape) for shape in shapes)
-        n_bytes += sum(4 * n for n in self._rows.values())  # noise scales
+        n_bytes += sum(4 * n for n in self._shapes.rows.values())  # noise scales
         return min(len(self.draws), KEPT_BYTES // n_bytes)
 
     @cached_property
@@ -389,11 +384,8 @@ class Run:
     def _row_shapes(self) -> dict[str, dict[str, Shape]]:
         """Shapes of the quantities of users and items in a draw, by their names."""
         return {
-            self.entity_of(Factor[factor]): {
-                quantity.name: self._shape_of_rows(factor, quantity)
-                for quantity in self._drawn_quantities(factor)
-            }
-            for factor in self._rows
+            self.entity_of(Factor[factor]): self._shapes.of_rows(factor)
+            for factor in self._shapes.rows
         }
 
     @cached_property
@@ -461,7 +453,7 @@ class Run:
             self._saved[chain] = SavedDraws(self.directory, chain, self.facts)
         draw = self._saved[chain].find(iteration)
         if draw.snapshot.path not in self._checked:
-            self._check_draws(draw.snapshot)
+            self._shapes.check_draws(draw.snapshot)
             self._checked.add(draw.snapshot.path)
         return draw
 
@@ -476,70 +468,6 @@ class Run:
             snapshot, index = self.open_draw(position)
             effects += snapshot.read_all([key], index)
         return np.array(effects)
-
-    # ------------------------------------------------------------------ checks of manifests
-
-    def _drawn_quantities(self, factor: str) -> list[Quantity]:
-        """Return the quantities of a factor's rows in a draw."""
-        return [
-            quantity for quantity in self.quantities.drawn_of_rows if quantity.is_of(Factor[factor])
-        ]
-
-    def _shape_of_rows(self, factor: str, quantity: Quantity) -> Shape:
-        """Return the shape of a quantity of all rows of a factor."""
-        return self._rows[factor], quantity.width(self.quantities.sizes)
-
-    def _check_state(self, state: Snapshot) -> None:
-        """Check a posterior, or the traces of a checkpoint.
-
-        Raises InputError that names an array with a wrong shape.
-        """
-        draws = _total_length(state, ("trace", "run", "iteration"))
-        expected: dict[ArrayName, Shape] = {}
-        for quantity in self.quantities.traced:
-            # the trace of a matrix has only its diagonal; the trace of a scalar has one column
-            width, *_ = (*quantity.shape(self.quantities.sizes), 1)
-            expected["trace", "run", quantity.name] = (draws, width)
-        expected["trace", "run", "iteration"] = (draws, 1)
-        expected["trace", "run", "weight"] = (draws, 1)
-        _compare(state, expected)
-        if state.manifest.kind == "posterior":
-            self._check_posterior(state, draws)
-
-    def _check_posterior(self, state: Snapshot, draws: int) -> None:
-        """Check a posterior of so many draws; raise InputError as `_check_state` does."""
-        expected: dict[ArrayName, Shape] = {
-            ("trace", "W", "log_likelihood"): (draws * self.config.grid,)
-        }
-        for factor in self._rows:
-            for quantity in self._drawn_quantities(factor):
-                prefix = "" if quantity == THETA else f"{quantity.name}_"
-                shape = self._shape_of_rows(factor, quantity)
-                expected["moments", factor, f"{prefix}mean"] = shape
-                expected["moments", factor, f"{prefix}variance"] = shape
-        for field in ("rating", "mean", "variance", "noise_variance"):
-            expected["test", "W", field] = (self._tests,)
-        parameters = len(self.config.law.starts)
-        if parameters:
-            expected["test", "W", "shape"] = (self._tests, parameters)
-        _compare(state, expected)
-        monitored = _total_length(state, ("trace", "W", "followed"))
-        _compare(state, {("trace", "W", "prediction"): (draws, monitored)}, axis=1)
-
-    def _check_draws(self, snapshot: Snapshot) -> None:
-        """Check a snapshot of saved draws; raise InputError as `_check_state` does."""
-        draws = len(snapshot.manifest.saved_draws)
-        expected: dict[ArrayName, Shape] = {}
-        for quantity in self.quantities.shared:
-            shape = quantity.shape(self.quantities.sizes)
-            expected["draw", "run", quantity.name] = (draws, *shape)
-        _compare(snapshot, expected)
-        for factor in self._rows:
-            expected = {}
-            for quantity in self._drawn_quantities(factor):
-                shape = self._shape_of_rows(factor, quantity)
-                expected["draw", factor, quantity.name] = (draws, *shape)
-            _compare(snapshot, expected, axis=1)
 
     # ------------------------------------------------------------------ what others ask
 
@@ -587,30 +515,3 @@ class Run:
             )
         self._ratings_file = file
         return ratings
-
-
-def _shapes(snapshot: Snapshot) -> dict[ArrayName, list[Shape]]:
-    """Return the shapes of the blocks of every array of a snapshot."""
-    shapes: dict[ArrayName, list[Shape]] = defaultdict(list)
-    for entry in snapshot.manifest.blocks:
-        shapes[entry.key.object, entry.key.factor, entry.key.field].append(entry.shape)
-    return shapes
-
-
-def _total_length(snapshot: Snapshot, name: ArrayName) -> int:
-    """Return the length of an array along its first axis, all blocks together."""
-    return sum(sum(shape[:1]) for shape in _shapes(snapshot)[name])
-
-
-def _compare(snapshot: Snapshot, expected: Mapping[ArrayName, Shape], axis: int = 0) -> None:
-    """Compare arrays, whose blocks are joined along `axis`, with their expected shapes."""
-    shapes = _shapes(snapshot)
-    for name, shape in expected.items():
-        layouts = {(len(block), block[:axis], block[axis + 1 :]) for block in shapes[name]}
-        same_layout = layouts == {(len(shape), shape[:axis], shape[axis + 1 :])}
-        if same_layout and sum(block[axis] for block in shapes[name]) == shape[axis]:
-            continue
-        raise InputError(
-            f"{snapshot.path} is inconsistent: its blocks of {'/'.join(name)} have the shapes"
-            f" {shapes[name]}, but their joint shape by run.toml and the index is {shape}"
-        )
