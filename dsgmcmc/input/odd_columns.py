@@ -131,18 +131,26 @@ class _Columns:
     def are_sums(self) -> Mask:
         """Return which columns are sums of the others."""
         others = self.values.sum(axis=1, keepdims=True) - self.values
-        return self._are_close(others, 1e-6)
+        return self._are_close(others)
 
     def are_means(self) -> Mask:
         """Return which columns are means of the others, which may be rounded."""
         number = self.known.sum(axis=1, keepdims=True) - self.known
         others = self.values.sum(axis=1, keepdims=True) - self.values
-        return self._are_close(others / np.maximum(number, 1), 0.01)
+        return self._are_close(others / np.maximum(number, 1))
 
-    def _are_close(self, expected: Float64, tolerance: float) -> Mask:
-        """Return which columns are as expected, relative to their range, where they are known."""
-        width = np.where(self.high > self.low, self.high - self.low, np.inf)
-        is_close = np.abs(self.values - expected) <= tolerance * width
+    def _are_close(self, expected: Float64) -> Mask:
+        """Return which columns are as expected, but for their rounding, where they are known."""
+        width = np.where(self.high > self.low, self.high - self.low, 0.0)
+        tolerance = 1e-6 * width
+        for decimals in range(4):
+            rounded = np.isclose(
+                self.values, np.round(self.values, decimals), rtol=1e-12, atol=1e-9
+            )
+            step = 0.51 * 10.0**-decimals
+            usable = rounded.all(axis=0) & (step <= 0.01 * width)
+            tolerance = np.where(usable, np.maximum(tolerance, step), tolerance)
+        is_close = np.abs(self.values - expected) <= tolerance
         all_close = (is_close | ~self.known).all(axis=0)
         return np.asarray(all_close & self._may_compare() & (self.high > self.low))
 

@@ -158,6 +158,8 @@ class _BadCells:
             f"correct them, or give {named('missing')} VALUE,... if they mean not rated ('' for an"
             " empty name)"
         )
+        if any(re.fullmatch("[+-]?inf(inity)?", text.strip().lower()) for text in self._texts):
+            return f"write what is beyond a limit as a bound, such as >2000; or {general}"
         if self._rows == {0} and 2 * self._number > len(self._items):
             where = self._table.where(0)
             return f"if {where} has units or is another header, remove {where}; or {general}"

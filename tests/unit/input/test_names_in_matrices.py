@@ -153,5 +153,12 @@ def test_what_is_advised_of_texts(tmp_path):
     path.write_text(text)
     failed = typed("prepare", path, tmp_path / "o.h5", "--matrix").expect(2).err.replace("\n", " ")
     assert "write decimals with a point" in failed
+    infinite = frame.copy()
+    infinite.iloc[2, 1] = np.inf
+    path.write_text(infinite.to_csv())
+    failed = typed("prepare", path, tmp_path / "o.h5", "--matrix").expect(2).err.replace("\n", " ")
+    assert "a bound, such as >2000" in failed
+    path.write_text(infinite.replace(np.inf, ">9").to_csv())
+    typed("prepare", path, tmp_path / "b.h5", "--matrix").expect(0)
     path.write_text(frame.to_csv(sep=";"))
     typed("prepare", path, tmp_path / "o.h5", "--matrix").expect(0)
