@@ -68,7 +68,7 @@ def _read(
         reading.variable, reading.unstored, first_line=reading.first_line, ignored=reading.ignore
     )
     file = open_long(db, path, {}, choice)
-    names = set(file.names) if file.header and file.format != "matrix" else set()
+    names = set(file.names) if file.header and not file.is_matrix else set()
     columns = columns_for(names)
     is_matrix = columns is None
     table = open_ratings(
