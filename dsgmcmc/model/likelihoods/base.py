@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cache
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -422,7 +421,7 @@ class Law(Observation, Part[Any]):
         """Field ``weight`` of a block's rows, (n,) float32; 1 if rows have no noise scales."""
         if self.heteroscedastic:
             return block.row(WEIGHT.name)
-        return _ones(len(block.counts))
+        return np.ones(len(block.counts), np.float32)
 
     def noise_scale(self, block: ParameterBlock) -> Float32:
         """Noise scales g of a block's rows, (n,) float32; 1 if all rows have the same noise.
@@ -547,21 +546,3 @@ class Law(Observation, Part[Any]):
         Not needed unless `takes_bounds`.
         """
         raise NotImplementedError
-
-
-#: Largest number of rows of a block whose noise scales of 1 are kept.
-FEW_ROWS = 4096
-
-
-def _ones(n: int) -> Float32:
-    """Return n ones, read only if they are few: small models ask for them all the time."""
-    if n > FEW_ROWS:
-        return np.ones(n, np.float32)
-    return _few_ones(n)
-
-
-@cache
-def _few_ones(n: int) -> Float32:
-    ones = np.ones(n, np.float32)
-    ones.setflags(write=False)
-    return ones
