@@ -34,8 +34,8 @@ class OddColumns(NamedTuple):
     sentences : list of str
         What is odd, for users.
     explains_codes : bool
-        Whether a column has another magnitude than the others, or one value, so that values that
-        stand apart are no codes for "not rated".
+        Whether a column has another magnitude than the others, one value, or flags, so that values
+        that stand apart are no codes for "not rated".
     """
 
     sentences: list[str]
@@ -59,13 +59,14 @@ def find_odd_columns(
     columns = _Columns(values, known)
     other_size = columns.have_other_size()
     constant = columns.are_constant()
+    flags = _are_flags(labels)
     reasons = {
         "has a different whole number in every row, as no other column has": columns.are_numbers(),
         "is the sum of the others": columns.are_sums(),
         "is the mean of the others": columns.are_means(),
         "has another magnitude than the others": other_size,
         "has one value alone": constant,
-        "may have flags of another column": _are_flags(labels),
+        "may have flags of another column": flags,
     }
     sentences = []
     named_before = np.zeros(width, bool)
@@ -83,7 +84,7 @@ def find_odd_columns(
             "the columns have different magnitudes, and one prior is for all: scale them first if"
             " they are in different units"
         )
-    return OddColumns(sentences, bool((other_size | constant).any()))
+    return OddColumns(sentences, bool((other_size | constant | flags).any()))
 
 
 def describe_ignored(labels: Sequence[object]) -> str:
@@ -158,8 +159,11 @@ class _Columns:
         return np.asarray(self.is_judged & (self.width >= _LEAST))
 
     def _sizes(self) -> Float64:
-        """Return the root mean squares of columns, (J,)."""
-        return np.asarray(np.sqrt((self.values**2).sum(axis=0) / np.maximum(self.counts, 1)))
+        """Return the upper quartiles of absolute values, (J,), which a few codes do not move."""
+        ordered = np.sort(np.where(self.known, np.abs(self.values), np.inf), axis=0)
+        position = 3 * np.maximum(self.counts - 1, 0) // 4
+        quartiles = np.take_along_axis(ordered, position[None], axis=0)[0]
+        return np.where(self.counts > 0, quartiles, 0.0)
 
     def have_other_size(self) -> Mask:
         """Return which columns have a size far from that of most others, which are alike."""

@@ -15,6 +15,7 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.input.arrays import read_ratings
 from dsgmcmc.input.detect import open_table
 from dsgmcmc.input.form import InputForm
+from dsgmcmc.input.sources.columns import MemoryTable
 from dsgmcmc.input.sources.labelled import Choice
 from dsgmcmc.tables.session import open_session
 
@@ -133,7 +134,8 @@ def features(path: Path, entity: str) -> dict[str, list]:
     """Columns of the features in a file."""
     with open_session(path.parent) as db:
         table = open_table(db, path, lambda fields, rows: True, choice=Choice(entity=entity))
-    return {name: column.tolist() for name, column in (table.arrays or {}).items()}
+    assert isinstance(table, MemoryTable)
+    return {name: column.tolist() for name, column in zip(table.names, table.arrays, strict=True)}
 
 
 def test_observations_are_features_of_users(tmp_path: Path) -> None:

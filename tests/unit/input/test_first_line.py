@@ -104,7 +104,7 @@ def test_lines_of_single_ratings(tmp_path):
     text = "a,b,c\nu,v,w\n"
     prepare(tmp_path, text.replace("c", "3").replace("w", "4"), columns="user=1,item=2,rating=3")
     assert len(everything(tmp_path / "out.h5")) == 2
-    with pytest.raises(InputError, match=r"line 1: .*Could not convert"):
+    with pytest.raises(InputError, match=r"line 1: the rating is missing or not a number"):
         prepare(tmp_path, "a,b,c\nu,v,4\n", first_line="ratings")
 
 

@@ -13,7 +13,7 @@ from dsgmcmc.kernels.compiling.jit import cache_directory
 
 SCRIPT = """
 import sys
-from dsgmcmc.kernels import jit
+from dsgmcmc.kernels.compiling import jit
 source = '@kernel("float64(float64)")\\ndef double(x):\\n    return x + x\\n'
 if len(sys.argv) > 1:
     source = source.replace("x + x", sys.argv[1])

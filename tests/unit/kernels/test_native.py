@@ -28,7 +28,7 @@ def fill(table, row, added, out):
 SCRIPT = f"""
 import sys
 import numpy as np
-from dsgmcmc.kernels import jit
+from dsgmcmc.kernels.compiling import jit
 out = np.empty(3, np.float32)
 jit.native_kernels("fill", {SOURCE!r})["fill"](np.arange(6.0).reshape(2, 3), np.int64(1), 0.5, out)
 print(*out.tolist(), "numba" in sys.modules)
