@@ -39,6 +39,9 @@ from dsgmcmc.tables.usual import EMPTY, Columns, find_column, shortened
 from dsgmcmc.types import Array, Float64
 
 Reporter = Callable[[str], None]
+
+#: A number with a decimal comma.
+_DECIMAL_COMMA = re.compile(r"\s*[-+]?[0-9]+,[0-9]+\s*")
 #: Columns of the entries of a matrix, by role.
 ENTRIES = {"user": 0, "item": 1, "rating": 2}
 #: Columns in which R and pandas write the names of rows.
@@ -103,10 +106,6 @@ class _Numbers(dict[str | None, float]):
         """Return the numbers in rows of a table as an array (n, width)."""
         numbers = map(self.__getitem__, chain.from_iterable(rows))
         return np.fromiter(numbers, np.float64, len(rows) * width).reshape(len(rows), width)
-
-
-#: A number with a decimal comma.
-_DECIMAL_COMMA = re.compile(r"\s*[-+]?[0-9]+,[0-9]+\s*")
 
 
 class _BadCells:
