@@ -180,7 +180,7 @@ def report(
       dsgmcmc report run
       dsgmcmc report run -o page.html
     """
-    from dsgmcmc.diagnostics.report import write_report
+    from dsgmcmc.plots.report import write_report
 
     page = run / "report.html" if out is None else out
     write_report(run, page)

@@ -6,6 +6,7 @@ Also the check of all files of a run.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import PurePath
 from typing import Any, NamedTuple
 
 from dsgmcmc.config.run import ResolvedConfig
@@ -230,7 +231,7 @@ def _settings(known: Mapping[str, Any]) -> dict[str, Any]:
         labelled["started with"] = _command(jobs[0])
     if len(jobs) > 1:
         labelled[f"job {len(jobs)}"] = _command(jobs[-1])
-    labelled["sampled from"] = facts.get("data", "")
+    labelled["sampled from"] = PurePath(facts.get("data", "")).name
     if "reading" in facts:
         labelled["ratings read with"] = ", ".join(Reading.parse(facts["reading"]).described())
     labelled["config_hash"] = facts.get("config_hash", "")

@@ -10,6 +10,7 @@ import shutil
 import sys
 from pathlib import Path
 from pydoc import resolve
+from typing import Any
 
 import httpx
 import numpy as np
@@ -149,10 +150,22 @@ def test_the_python_of_the_readme_runs(tmp_path, monkeypatch, model):
         for item in [*range(1, 21), 50]
     ]
     (tmp_path / "ratings.csv").write_text("user,item,rating\n" + "\n".join(lines), encoding="utf-8")
-    (code,) = fenced(ROOT / "README.md", "python")
+    rng = np.random.default_rng(0)
+    rows = [
+        f"V{row}," + ",".join(rng.choice(["", "<0.5", f"{row % 4}.7", "1.2"], 6))
+        for row in range(20)
+    ]
+    table = "variety,A,B,C,D,E,F\n" + "\n".join(rows)
+    (tmp_path / "trials.csv").write_text(table, encoding="utf-8")
+    first, second = fenced(ROOT / "README.md", "python")
     dsgmcmc.BPMF(rank=2, iterations=120, out="run").fit("ratings.csv")
-    assert code.count('model="auto"') == 1
-    exec(code.replace('model="auto"', model), {"__name__": "__main__"})
+    assert first.count('model="auto"') == 1
+    names: dict[str, Any] = {"__name__": "__main__"}
+    exec(first.replace('model="auto"', model), names)
+    exec(second, names)
+    assert len(names["imputations"]) == 20
+    varieties = next(iter(names["filled"].values()))
+    assert set(varieties.tolist()) == {f"V{row}" for row in range(20)}
 
 
 @pytest.fixture(scope="module")

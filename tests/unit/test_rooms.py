@@ -44,6 +44,7 @@ ORDER = (
     "posterior/matrix",
     "posterior/fitted doctor",
     "diagnostics",
+    "plots",
     "runs",
     "densities",
     "bpmf cli",

@@ -9,9 +9,9 @@ from mpi4py import MPI
 from support import sample, write_cells
 
 from dsgmcmc.diagnostics.ranking import click_scores, evaluate
-from dsgmcmc.diagnostics.report import write_report
 from dsgmcmc.diagnostics.summary import describe_run
 from dsgmcmc.errors import InputError
+from dsgmcmc.plots.report import write_report
 from dsgmcmc.posterior.cells.predict import Predictor
 from dsgmcmc.posterior.index import Vocabulary
 from dsgmcmc.posterior.rated import Rated

@@ -14,8 +14,8 @@ from runs import Made, make_run
 from support import sample
 
 import dsgmcmc
-from dsgmcmc.diagnostics.report import write_report
 from dsgmcmc.errors import GoneError, InputError
+from dsgmcmc.plots.report import write_report
 from dsgmcmc.posterior.cells.predict import Predictor
 from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.posterior.progress import progress

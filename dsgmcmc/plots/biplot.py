@@ -1,0 +1,112 @@
+"""The plane of the first two factors: users as points, items as arrows [Gabriel 1971].
+
+[Gabriel 1971] The biplot graphic display of matrices with application to principal component
+analysis, Biometrika 58.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from dsgmcmc.errors import InputError
+from dsgmcmc.plots.figures import axes_or_new, short, without_overlaps
+from dsgmcmc.posterior.index import shown
+from dsgmcmc.posterior.loadings import loadings
+from dsgmcmc.posterior.run import Run
+from dsgmcmc.tables.result import Table
+from dsgmcmc.types import Float64
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+#: Items with the longest arrows that are named, and users that are drawn.
+NAMED = 30
+USERS = 3_000
+
+
+class _Plane(NamedTuple):
+    """Coordinates in the first two factors, (n, 2), and their standard deviations."""
+
+    mean: Float64
+    sd: Float64
+
+    @classmethod
+    def of(cls, table: Table) -> _Plane:
+        mean = np.stack([table["factor_1"], table["factor_2"]], axis=1)
+        sd = np.stack([table["factor_1_sd"], table["factor_2_sd"]], axis=1)
+        return cls(mean, sd)
+
+
+def biplot(run: Run, axes: Axes | None = None) -> Axes:
+    """Draw users (points) and items (arrows) in the plane of the first two factors.
+
+    Arrows are the loadings of items, scaled to the scores of the users; the projection of a point
+    on an arrow is high where the user's value of the item is high, biases left out. Lines at the
+    ends of arrows are one standard deviation to each side.
+
+    Parameters
+    ----------
+    run : Run
+    axes : matplotlib.axes.Axes, optional
+        Axes to draw on; by default those of a new figure.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+
+    Raises
+    ------
+    InputError
+        If the run has no saved draws or fewer than two factors, or Matplotlib is not installed.
+    """
+    if run.config.rank < 2:
+        raise InputError(f"{run.path} has rank {run.config.rank}: a biplot needs two factors")
+    axes = axes_or_new(axes)
+    found = loadings(run)
+    users = _Plane.of(found.users).mean
+    items = _Plane.of(found.items)
+    chosen = np.linspace(0, len(users) - 1, min(USERS, len(users))).astype(int)
+    named = run.columns
+    axes.plot(*users[chosen].T, ".", color="C0", alpha=0.35, markersize=4)
+    length = np.hypot(*items.mean.T)
+    longest = np.argsort(-length, kind="stable")[:NAMED]
+    scale = float(np.quantile(np.hypot(*users.T), 0.99) / max(length[longest[0]], 1e-300))
+    ends = scale * items.mean[longest]
+    spread = scale * items.sd[longest]
+    zero = np.zeros(len(ends))
+    axes.quiver(
+        zero,
+        zero,
+        *ends.T,
+        angles="xy",
+        scale_units="xy",
+        scale=1,
+        color="C1",
+        alpha=0.6,
+        width=0.002,
+    )
+    axes.errorbar(
+        ends[:, 0],
+        ends[:, 1],
+        xerr=spread[:, 0],
+        yerr=spread[:, 1],
+        fmt="none",
+        ecolor="C1",
+        elinewidth=0.8,
+    )
+    far = float(np.abs([*users[chosen], *ends]).max()) * 1.15
+    axes.set(xlim=(-far, far), ylim=(-far, far), aspect="equal", adjustable="datalim")
+    axes.axhline(0, color="gray", linewidth=0.5)
+    axes.axvline(0, color="gray", linewidth=0.5)
+    share = [f"{part:.0%}" for part in found.share[:2]]
+    axes.set(xlabel=f"factor 1 ({share[0]})", ylabel=f"factor 2 ({share[1]})")
+    axes.set(title=f"{named.get('user', 'user')} (points) and {named.get('item', 'item')} (arrows)")
+    ids = run.items.ids[longest]
+    texts = [
+        axes.text(x, y, short(shown(name)), fontsize=9, ha="left" if x > 0 else "right")
+        for (x, y), name in zip(ends.tolist(), ids.tolist(), strict=True)
+    ]
+    without_overlaps(axes, texts)
+    return axes

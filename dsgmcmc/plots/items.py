@@ -1,0 +1,104 @@
+"""People and items of ordered levels on one line [Wright & Masters 1982], and what items tell.
+
+[Wright & Masters 1982] Rating Scale Analysis, MESA Press.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dsgmcmc.plots.figures import axes_or_new
+from dsgmcmc.posterior.item_parameters import item_parameters, user_parameters
+from dsgmcmc.posterior.run import Run
+from dsgmcmc.tables.result import Table
+from dsgmcmc.types import Float64
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+#: Points of a curve.
+POINTS = 121
+
+
+def has_items(run: Run) -> bool:
+    """Whether ratings are ordered levels, so that items have parameters."""
+    return bool(run.draws) and run.config.law.thresholds_of_items(run.draw(0)) is not None
+
+
+def wright_map(run: Run, axes: Axes | None = None) -> Axes:
+    """Draw the distributions of abilities (above) and of difficulties (below) on one line.
+
+    Parameters
+    ----------
+    run : Run
+    axes : matplotlib.axes.Axes, optional
+        Axes to draw on; by default those of a new figure.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+
+    Raises
+    ------
+    InputError
+        If ratings are not ordered levels, the run has no draws, or Matplotlib is not installed.
+    """
+    people = user_parameters(run)["ability"]
+    items = item_parameters(run)["difficulty"]
+    items = items[~np.isnan(items)]
+    axes = axes_or_new(axes)
+    low, high = np.quantile(np.concatenate([people, items]), (0.005, 0.995)).tolist()
+    edges = np.linspace(low, high, 41)
+    named = run.columns
+    for values, side, entity in ((people, 1, "user"), (items, -1, "item")):
+        counts, _ = np.histogram(np.clip(values, low, high), edges)
+        share = side * counts / max(counts.max(), 1)
+        axes.stairs(share, edges, fill=True, alpha=0.6, label=named.get(entity, entity))
+    axes.axhline(0, color="gray", linewidth=0.8)
+    axes.set(title="Abilities above, difficulties below", xlabel="logits", yticks=[])
+    axes.legend(fontsize=9)
+    return axes
+
+
+def information(run: Run, axes: Axes | None = None) -> Axes:
+    """Draw the standard error of an ability from all items together, by ability.
+
+    It is one over the root of the sum of the items' information; graded response model
+    [Samejima 1969], at the posterior means of the parameters.
+
+    Parameters, returns and errors are those of `wright_map`.
+    """
+    items = item_parameters(run)
+    people = user_parameters(run)["ability"]
+    axes = axes_or_new(axes)
+    low, high = np.quantile(people, (0.005, 0.995)).tolist()
+    ability = np.linspace(low, high, POINTS)
+    total = _information(items, ability)
+    axes.plot(ability, 1 / np.sqrt(total))
+    axes.set(title="Standard error of an ability, all items answered")
+    axes.set(xlabel="ability in logits", ylabel="standard error", ylim=(0, None))
+    return axes
+
+
+def _information(items: Table, ability: Float64) -> Float64:
+    """Return the Fisher information of all items, (points,): sum of P'^2 / P over levels."""
+    names = sorted(
+        (name for name in items if name.startswith("threshold_") and not name.endswith("_sd")),
+        key=lambda name: int(name.removeprefix("threshold_")),
+    )
+    thresholds = items["difficulty"][:, np.newaxis]
+    if names:
+        thresholds = np.stack([items[name] for name in names], axis=1)
+    slopes = items.get("discrimination", np.ones(len(thresholds)))
+    total = np.zeros(len(ability))
+    for slope, of_item in zip(slopes.tolist(), thresholds, strict=True):
+        of_item = of_item[~np.isnan(of_item)]
+        reached = 1 / (1 + np.exp(-slope * (ability[:, np.newaxis] - of_item)))
+        change = slope * reached * (1 - reached)
+        edges = np.ones((len(ability), 1))
+        level = -np.diff(np.concatenate([edges, reached, 0 * edges], axis=1), axis=1)
+        rise = -np.diff(np.concatenate([0 * edges, change, 0 * edges], axis=1), axis=1)
+        total += (np.square(rise) / np.maximum(level, 1e-12)).sum(axis=1)
+    return total
