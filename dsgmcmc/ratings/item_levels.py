@@ -4,7 +4,9 @@ A rare level may be missing by chance, or because an item is bad. Towards the en
 ratio of the counts of neighbouring levels does not rise, so it tells how many ratings the level
 beyond an item's last one would have. Between two of its levels, an absent one would have as many
 ratings as the rarer of both, or its share of all ratings tells. If none of many expected ratings is
-there, the item has no such level; if several items lack the same levels, fewer do for another.
+there, the item has no such level; if several items lack the same levels, fewer do for another. This
+says whether the items of a file clearly differ. A model then gives every item the levels that were
+observed, because a scale may end at a level that is rare.
 """
 
 from __future__ import annotations
@@ -33,6 +35,17 @@ def levels_of_items(counts: Array) -> Mask:
         alike &= (seen | (expected >= _EXPECTED_OF_KIND)).all(axis=1)
         has[alike] = kinds[k]
     return has
+
+
+def observed_levels(counts: Array) -> Mask:
+    """Return which levels items have, (I, R): those at which they have ratings, given counts.
+
+    An item with fewer than 12 ratings, or with one level only, tells too little: it has the levels
+    of `levels_of_items`.
+    """
+    seen: Mask = counts > 0
+    few = (counts.sum(axis=1) < _EXPECTED) | (np.count_nonzero(seen, axis=1) < 2)
+    return np.where(few[:, np.newaxis], levels_of_items(counts), seen)
 
 
 def items_differ(has: Mask) -> bool:

@@ -133,6 +133,9 @@ class RatingsSource:
         chosen: dict[str, Any] = {"rank": rank, "sampler": self._sampler_for(requested, rank)}
         if "prior_precision" not in chosen_before:
             chosen["prior_precision"] = min(requested.prior_precision, start_precision(rank))
+        if requested.thresholds == "item" and saved.get("thresholds") != "item":
+            # a run keeps the levels with which it was begun
+            chosen["item_levels"] = chosen_before.get("item_levels", "observed")
         if requested.until is None and requested.iterations is None and not ratings.nnz_test:
             log.info(
                 "without test ratings a run has no target accuracy: it ends after %s",

@@ -131,9 +131,8 @@ def test_run_toml_gives_back_the_same_chain(tmp_path: Path, name: str, prior: st
     """
     step = {"name": name} | ({"step_size": 0.01} if name in STEPPING else {})
     config = build({"prior": prior, "sampler": step, "burn_in": "3sweeps"}).resolved()
-    assert set(config.table()) | {"zero_weight", "until", "scale"} == set(
-        ResolvedConfig.model_fields
-    )
+    of_other_models = {"zero_weight", "until", "scale", "item_levels"}
+    assert set(config.table()) | of_other_models == set(ResolvedConfig.model_fields)
     run = RunDirectory(tmp_path)
     run.write_settings(config.table(), {"data": "x", "config_hash": config.hash()})
     assert ResolvedConfig.of_run(run)[0] == config
@@ -195,7 +194,8 @@ OTHER |= {
     "noise": "both",
     "scale": "log",
 }
-OTHER |= {"likelihood": "other", "thresholds": "user", "zero_weight": 0.3}
+OTHER |= {"likelihood": "other", "thresholds": "user", "item_levels": "observed"}
+OTHER |= {"zero_weight": 0.3}
 OTHER |= {"implicit_features": "both", "features": "no", "time_levels": "user:8"}
 OTHER |= {
     "sampler": {"name": "sgld"},
@@ -214,7 +214,8 @@ def test_the_hash_is_of_what_the_draws_depend_on(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setitem(LIKELIHOODS, "other", GaussianRatings)
     assert set(OTHER) == set(ResolvedConfig.model_fields)
     for name, value in OTHER.items():
-        likelihood = {"zero_weight": "all-cells", "thresholds": "ordinal-logit"}.get(name)
+        of_levels = dict.fromkeys(("thresholds", "item_levels"), "ordinal-logit")
+        likelihood = ({"zero_weight": "all-cells"} | of_levels).get(name)
         settings = {"likelihood": likelihood} if likelihood else {}
         base = build(settings).resolved()
         changed = build(settings, {name: value}).resolved()

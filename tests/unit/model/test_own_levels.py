@@ -15,7 +15,7 @@ from dsgmcmc.model.likelihoods.ordinal.row_thresholds import CUTS, GAPS, MAX_DEV
 from dsgmcmc.model.likelihoods.ordinal.thresholds import ThresholdModel, values_of
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.ratings.file import Ratings
-from dsgmcmc.ratings.item_levels import levels_of_items
+from dsgmcmc.ratings.item_levels import levels_of_items, observed_levels
 from dsgmcmc.runs.source import RatingsSource, targets_of
 from dsgmcmc.types import Factor
 
@@ -114,6 +114,22 @@ def test_levels_that_items_lack() -> None:
     lacking = {2: [2, 3], 3: [2, 3], 4: [2, 3], 6: [0, 1], 7: [1]}
     for item, has in enumerate(levels_of_items(counts)):
         assert np.flatnonzero(~has).tolist() == lacking.get(item, []), item
+
+
+def test_an_item_has_the_levels_that_were_observed() -> None:
+    """The last level of the first one is so rare that those above it may be missing by chance, as
+    they do not. Few answers, or answers of one level, do not tell.
+    """
+    counts = np.zeros((5, 7), int)
+    counts[0, :4] = [818, 158, 380, 33]
+    counts[1, 1:] = [40, 30, 20, 10, 3, 1]
+    counts[2, [0, 2]] = [30, 1]
+    counts[3, 2] = 40
+    counts[4, [1, 3]] = [5, 6]
+    has = observed_levels(counts)
+    np.testing.assert_array_equal(has[:3], counts[:3] > 0)
+    np.testing.assert_array_equal(has[3:], levels_of_items(counts)[3:])
+    assert levels_of_items(counts)[0].all()
 
 
 def test_initial_thresholds_fit_levels_of_several() -> None:

@@ -142,6 +142,20 @@ def test_no_test_rating_is_impossible(run):
     assert (cuts > 1e29).any()
 
 
+def test_a_run_keeps_the_rule_with_which_it_was_begun(run, tmp_path):
+    """New runs store that items have their observed levels; one that was begun by the earlier rule,
+    which run.toml does not have, is resumed by it.
+    """
+    assert 'item_levels = "observed"' in (run / "run.toml").read_text()
+    earlier = tmp_path / "earlier"
+    sample = ("sample", run.parent / "r.h5", "--out", earlier, "--iterations", "4")
+    more = ("--set", "item_levels=expected", "--burn-in", "1", "--rank", "1")
+    typed(*sample, *more).expect(0)
+    assert "item_levels" not in (earlier / "run.toml").read_text()
+    typed(*sample[:-1], "6", "--resume").expect(0)
+    assert "item_levels" not in (earlier / "run.toml").read_text()
+
+
 def test_other_models_are_compared(run):
     """`compare` tries levels of items, and finds them better than levels that all items have."""
     done = typed("compare", run.parent / "r.h5", "-o", run.parent / "best.toml")

@@ -117,6 +117,27 @@ def test_items_have_thresholds_of_their_own(ability, difficulty):
     assert_close(items["difficulty"], items["difficulty_sd"], np.array(difficulties))
 
 
+def test_an_item_of_few_levels_beside_longer_scales(ability):
+    """Its last threshold is far out, so that its highest level is rare: it gets none above it, and
+    its difficulty is the mean of its own three, within 3 sds.
+    """
+    thresholds = np.full((16, 5), np.inf)
+    thresholds[:8] = np.linspace(-2.0, 2.0, 5)
+    thresholds[8:, :3] = CUTS
+    thresholds[-1, :3] = [0.4, 0.8, 4.0]
+    answers = draw(ability, thresholds, np.ones(16))
+    answers[:, :8] += 1
+    assert 3 < (answers[:, -1] == 3).sum() < 20
+    with pytest.warns(UserWarning, match="items have other levels than the rest"):
+        model = BPMF(rank=0, iterations=1500, burn_in=500).fit(answers)
+    items = model.item_parameters(fit=False)
+    assert np.isnan([items[f"threshold_{k}"][-1] for k in (4, 5, 6)]).all()
+    truth = thresholds[-1, :3]
+    found = np.array([items[f"threshold_{k}"][-1] for k in (1, 2, 3)])
+    assert items["difficulty"][-1] == pytest.approx(found.mean(), rel=1e-6)
+    assert abs(items["difficulty"][-1] - truth.mean()) < 3 * items["difficulty_sd"][-1]
+
+
 def test_graded_response_parameters_are_recovered(ability, difficulty, slopes):
     """Four levels, whose thresholds have the same gaps for all items."""
     thresholds = difficulty[:, None] + CUTS

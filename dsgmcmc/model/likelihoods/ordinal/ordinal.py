@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import BaseModel
@@ -68,7 +68,7 @@ from dsgmcmc.model.quantity import Quantity, Sampled
 from dsgmcmc.orientation import Orientation
 from dsgmcmc.parallel.ring import Ring, shapes_of
 from dsgmcmc.ratings.file import Ratings
-from dsgmcmc.ratings.item_levels import levels_of_items
+from dsgmcmc.ratings.item_levels import levels_of_items, observed_levels
 from dsgmcmc.settings import named, setting
 from dsgmcmc.targets.state import ParameterBlock, RandomStream, Rows, arrays_of, take_all
 from dsgmcmc.types import Factor, Float32, Float64, Int32, Purpose, ThresholdsName
@@ -91,6 +91,14 @@ class ThresholdSettings(BaseModel):
         " differ.",
         "shared",
         shown="shared; item if items clearly differ in their levels",
+    )
+    item_levels: Literal["observed", "expected"] = setting(
+        "Levels of items with own thresholds: those observed, or all but those that lack expected"
+        " ratings.",
+        "expected",
+        shown="observed; expected in runs that were begun without the setting",
+        offered=False,
+        later=True,
     )
 
 
@@ -210,7 +218,10 @@ class Ordinal(LevelObservation, ScaledRows):
             return levels
         items = ratings.orientation.factor_of("item")
         counts = count_levels(blocks, ring, items, values)
-        has = levels_of_items(counts.train) | (counts.test > 0)
+        rule = levels_of_items
+        if settings.item_levels == "observed":
+            rule = observed_levels
+        has = rule(counts.train) | (counts.test > 0)
         if has.all():
             return levels
         return levels._replace(of_rows=has, spans=OwnLevels(has).spans(counts.train))
