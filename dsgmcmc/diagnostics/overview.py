@@ -335,7 +335,9 @@ def _group_scores(scored: Mapping[str, Any]) -> TextTable:
     rows = []
     for entity, name in (("user", "by_activity"), ("item", "by_popularity")):
         for group in scored[name]:
-            label = f"{entity}s with {group['from']:,} to {group['to']:,}"
+            label = f"{entity}s with {group['from']:,}"
+            if group["to"] > group["from"]:
+                label += f" to {group['to']:,}"
             rows.append([label, written(group["rmse"]), f"{group['coverage_90']:.1%}"])
     headings = ("test ratings of", "RMSE", "inside 90% intervals")
     return TextTable("By number of training ratings", headings, rows)

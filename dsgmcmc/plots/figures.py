@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from dsgmcmc.posterior.export import require
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
     from matplotlib.text import Text
 
     Panels = Sequence[Axes]
@@ -96,9 +97,7 @@ def short(name: str) -> str:
 
 def without_overlaps(axes: Axes, texts: Sequence[Text]) -> list[bool]:
     """Remove labels that lie over an earlier one or outside of the axes; return which stay."""
-    figure = axes.get_figure(root=True)
-    assert figure is not None
-    figure.draw_without_rendering()
+    cast("Figure", axes.figure).draw_without_rendering()
     frame = axes.get_window_extent()
     kept: list[Any] = []
     stays = []

@@ -10,6 +10,8 @@ import numpy as np
 
 from dsgmcmc.diagnostics.overview import TextTable
 from dsgmcmc.diagnostics.scores import Pit, coverage
+from dsgmcmc.errors import InputError
+from dsgmcmc.model.predictive.base import TINY, nearest_level
 from dsgmcmc.plots.figures import axes_or_new
 from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.posterior.index import shown
@@ -37,6 +39,10 @@ class HeldOut:
         Positions of the ratings in `Run.test_pairs`.
     rating, point, low, high : (q,) float64
         Ratings, their predictions, and the ends of central 90 % predictive intervals.
+    levels : (R,) float64 or None
+        Levels of the ratings, if they have some.
+    probability : (q, R) float64 or None
+        Predicted probabilities of the levels.
     """
 
     pair: Int64
@@ -44,6 +50,8 @@ class HeldOut:
     point: Float64
     low: Float64
     high: Float64
+    levels: Float64 | None = None
+    probability: Float64 | None = None
 
     @classmethod
     def of(cls, run: Run) -> HeldOut:
@@ -54,16 +62,35 @@ class HeldOut:
         all_of_test = predict_test(run)
         test = all_of_test.exact()
         predictive = test.predictive(run.config.law, run.levels)
+        probability = None
+        if run.levels is not None:
+            probability = predictive.probabilities()
         return cls(
             pair=np.flatnonzero(~all_of_test.bounded),
             rating=test.rating,
             point=test.point(run.config.law),
             low=test.limits.clip(predictive.quantile(0.05)),
             high=test.limits.clip(predictive.quantile(0.95)),
+            levels=run.levels,
+            probability=probability,
         )
 
+    def of_levels(self) -> Float64:
+        """Return the predicted probabilities of the recorded levels, (q,)."""
+        assert self.levels is not None
+        assert self.probability is not None
+        recorded = nearest_level(self.rating, self.levels)
+        probability: Float64 = self.probability[np.arange(len(recorded)), recorded]
+        return probability
+
     def misses(self) -> Float64:
-        """Return errors relative to half the width of the intervals."""
+        """Return errors relative to half the width of the intervals.
+
+        Of levels, -log p of the recorded level.
+        """
+        if self.levels is not None:
+            surprise: Float64 = -np.log(np.maximum(self.of_levels(), TINY))
+            return surprise
         half = (self.high - self.low) / 2
         smallest = 1e-6 * max(float(np.ptp(self.rating)), np.finfo(np.float64).tiny)
         missed: Float64 = np.abs(self.rating - self.point) / np.maximum(half, smallest)
@@ -90,6 +117,10 @@ def observed_and_predicted(run: Run, axes: Axes | None = None) -> Axes:
     """
     axes = axes_or_new(axes)
     test = HeldOut.of(run)
+    axes.set(title="Test ratings and predictions")
+    if test.levels is not None:
+        _draw_by_level(test, test.levels, axes)
+        return axes
     order = np.argsort(test.point, kind="stable")
     number = min(POINTS, len(order))
     chosen = order[np.linspace(0, len(order) - 1, number).astype(int)]
@@ -105,7 +136,38 @@ def observed_and_predicted(run: Run, axes: Axes | None = None) -> Axes:
     axes.plot(ends, ends, "--", color="gray", linewidth=1)
     if run.config.law.transform.point_name == "median" and ends[0] > 0:
         axes.set(xscale="log", yscale="log")
-    axes.set(title="Test ratings and predictions", xlabel="predicted", ylabel="observed")
+    axes.set(xlabel="predicted", ylabel="observed")
+    axes.legend(fontsize=9)
+    return axes
+
+
+def _draw_by_level(test: HeldOut, levels: Float64, axes: Axes) -> None:
+    """Draw the distribution of the predictions of each recorded level: quartiles, 5 and 95 %."""
+    recorded = nearest_level(test.rating, levels)
+    found = np.unique(recorded)
+    of_levels = [test.point[recorded == level] for level in found]
+    places = found.tolist()
+    axes.boxplot(of_levels, positions=places, whis=(5, 95), sym="")
+    axes.set_xticks(places, [f"{level:g}" for level in levels[found]])
+    axes.set(xlabel="observed", ylabel="predicted")
+
+
+def level_shares(run: Run, axes: Axes | None = None) -> Axes:
+    """Draw the share of each level among test ratings beside its mean predicted probability.
+
+    Parameters and errors are those of `observed_and_predicted`; ratings must have levels.
+    """
+    axes = axes_or_new(axes)
+    test = HeldOut.of(run)
+    if test.levels is None or test.probability is None:
+        raise InputError(f"{run.path}: its ratings have no levels")
+    places = np.arange(len(test.levels))
+    recorded = np.bincount(nearest_level(test.rating, test.levels), minlength=len(places))
+    axes.bar(places - 0.2, recorded / len(test.rating), 0.4, label="observed")
+    axes.bar(places + 0.2, test.probability.mean(axis=0), 0.4, label="predicted")
+    shown_at = places[:: max(1, len(places) // 10)]
+    axes.set_xticks(shown_at, [f"{level:g}" for level in test.levels[shown_at]])
+    axes.set(title="Share of each level", xlabel="level", ylabel="share of test ratings")
     axes.legend(fontsize=9)
     return axes
 
@@ -127,8 +189,16 @@ def error_histogram(run: Run, axes: Axes | None = None) -> Axes:
 
 
 def largest_misses(run: Run) -> TextTable:
-    """Make a table of the test ratings that are farthest outside of their intervals."""
+    """Make a table of the test ratings that are farthest from their predictions.
+
+    Measured by their intervals or, of levels, by the predicted probability of the recorded one.
+    """
     test = HeldOut.of(run)
+    last = "90 % interval"
+    spread = [f"{low:.4g} to {high:.4g}" for low, high in zip(test.low, test.high, strict=True)]
+    if test.levels is not None:
+        last = "probability of the level"
+        spread = [f"{probability:.3g}" for probability in test.of_levels()]
     missed = test.misses()
     users, items = run.test_pairs()
     rows = []
@@ -140,7 +210,7 @@ def largest_misses(run: Run) -> TextTable:
                 shown(run.items.ids[items[pair]]),
                 f"{test.rating[position]:.4g}",
                 f"{test.point[position]:.4g}",
-                f"{test.low[position]:.4g} to {test.high[position]:.4g}",
+                spread[position],
             ]
         )
     columns = run.columns
@@ -149,7 +219,7 @@ def largest_misses(run: Run) -> TextTable:
         columns.get("item", "item"),
         "observed",
         "predicted",
-        "90 % interval",
+        last,
     )
     return TextTable("Farthest from their predictions", headings, rows)
 

@@ -67,9 +67,7 @@ def observed_map(run: Run, axes: Axes | None = None) -> Axes:
     axes.set(xticks=[], yticks=[], title="Share of cells that were observed")
     named = run.columns
     axes.set(xlabel=f"{named.get('item', 'item')}, by name", ylabel=named.get("user", "user"))
-    figure = axes.get_figure(root=True)
-    assert figure is not None
-    figure.colorbar(image, ax=axes)
+    axes.figure.colorbar(image, ax=axes)
     return axes
 
 

@@ -33,6 +33,7 @@ from dsgmcmc.plots.heldout import (
     draw_calibration,
     error_histogram,
     largest_misses,
+    level_shares,
     observed_and_predicted,
 )
 from dsgmcmc.plots.items import has_items, information, wright_map
@@ -190,7 +191,11 @@ def _test_sections(run: Run, scored: Mapping[str, Any]) -> Iterator[str]:
         "Ratings that were held out, with the intervals that should contain nine in ten of them."
         " Points far from the line are named below: slips of the data, or of the model."
     )
-    pictures = _pictures(run, [observed_and_predicted, error_histogram])
+    beside = error_histogram
+    if run.levels is not None:
+        beside = level_shares
+        note = "Ratings that were held out, and the farthest from their predictions by name."
+    pictures = _pictures(run, [observed_and_predicted, beside])
     yield _section("Observed and predicted", pictures + _table(largest_misses(run)), note)
     intervals = partial(
         draw_calibration, transforms=test.transforms(predictive), counts=scored["pit"]

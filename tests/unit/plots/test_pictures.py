@@ -7,7 +7,12 @@ from runs import Made, make_run
 from dsgmcmc.errors import InputError
 from dsgmcmc.plots.biplot import biplot
 from dsgmcmc.plots.figures import axes_or_new, short, without_overlaps
-from dsgmcmc.plots.heldout import HeldOut, largest_misses, observed_and_predicted
+from dsgmcmc.plots.heldout import (
+    HeldOut,
+    largest_misses,
+    level_shares,
+    observed_and_predicted,
+)
 from dsgmcmc.plots.items import _information, has_items, wright_map
 from dsgmcmc.plots.known import imputed_and_observed, observed_map
 from dsgmcmc.plots.noise import noise, noise_sds, noise_sides
@@ -70,6 +75,19 @@ def test_intervals_contain_their_share_and_misses_come_first(measured):
     drawn = observed_and_predicted(measured.run)
     points = sum(len(line.get_xdata()) for line in drawn.lines[:2])
     assert points == len(test.rating)
+
+
+def test_levels_have_shares_and_probabilities(answered):
+    """Observed shares add up to 1 as predicted ones do; the least probable level comes first."""
+    heights = [bar.get_height() for bar in level_shares(answered.run).patches]
+    number = len(answered.run.levels)
+    assert sum(heights[:number]) == pytest.approx(1)
+    assert sum(heights[number:]) == pytest.approx(1)
+    table = largest_misses(answered.run)
+    assert table.headings[-1] == "probability of the level"
+    shown = [float(row[-1]) for row in table.rows]
+    assert shown == sorted(shown)
+    assert shown[0] == pytest.approx(HeldOut.of(answered.run).of_levels().min(), rel=0.01)
 
 
 def test_noise_is_in_the_unit_of_the_ratings(measured):
