@@ -42,7 +42,7 @@ NODES = {
     "kernels": 29_000,
     "model": 76_950,
     "parallel": 10_300,
-    "plots": 7_000,
+    "plots": 7_500,
     "posterior": 64_200,
     "prepare": 13_900,
     "ratings": 14_400,
