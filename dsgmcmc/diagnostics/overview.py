@@ -196,10 +196,10 @@ def _factor_tables(shares: list[float]) -> list[TextTable]:
 
 def _describe_progress(under_way: LiveProgress, facts: Mapping[str, Any]) -> RunText:
     """Say how far an unfinished run has come."""
-    usable = under_way.usable()
+    lines = under_way.lines()
     if under_way.rmse_mean is not None:
-        usable += f"; RMSE of their prediction {written(under_way.rmse_mean)}"
-    return RunText([str(under_way), usable], facts.get("cautions", []), [])
+        lines[-1] += f"; RMSE of their prediction {written(under_way.rmse_mean)}"
+    return RunText(lines, facts.get("cautions", []), [])
 
 
 def _describe_end(known: Mapping[str, Any]) -> RunText:

@@ -7,10 +7,13 @@ from typing import NamedTuple
 
 from dsgmcmc.config.chain import ResolvedChain
 from dsgmcmc.settings import named
-from dsgmcmc.storage.lock import is_held
+from dsgmcmc.storage.lock import is_held, last_holder
 from dsgmcmc.storage.log import Line
 from dsgmcmc.storage.rundir import Facts, RunDirectory
 from dsgmcmc.storage.store import Snapshot, steps
+
+#: Metrics from which the speed is computed.
+LATELY = 10
 
 
 def newest_states(run: RunDirectory, facts: Facts) -> list[Snapshot]:
@@ -56,6 +59,14 @@ class LiveProgress(NamedTuple):
         metrics.
     draws : int
         Number of usable draws of all chains.
+    speed : float or None
+        Iterations a second of that chain lately; None before it is known.
+    until : str or None
+        Accuracy at which the run may end earlier.
+    job : dict or None
+        The last job that worked on the run (`RunDirectory.jobs`).
+    holder : str
+        Process that samples the run, or sampled it last, with its host and batch job.
     """
 
     running: bool
@@ -65,11 +76,18 @@ class LiveProgress(NamedTuple):
     first_draw: int
     rmse_mean: float | None
     draws: int
+    speed: float | None
+    until: str | None
+    job: Line | None
+    holder: str
 
     @classmethod
     def read(cls, run: RunDirectory, config: ResolvedChain, draws: int) -> LiveProgress:
         """Read the progress of a run with `draws` usable draws."""
-        last: dict[int, Line] = {line["chain"]: line for line in run.metrics()}
+        by_chain: dict[int, list[Line]] = {chain: [] for chain in range(config.chains)}
+        for line in run.metrics():
+            by_chain.setdefault(line["chain"], []).append(line)
+        last = {chain: lines[-1] for chain, lines in by_chain.items() if lines}
         saved = run.reached(config.chains)
         reached = []
         for chain in range(config.chains):
@@ -84,7 +102,35 @@ class LiveProgress(NamedTuple):
             first_draw=config.first_draw,
             rmse_mean=last.get(slowest, {}).get("rmse_mean"),
             draws=draws,
+            speed=_speed(by_chain[slowest][-LATELY:]),
+            until=config.until,
+            job=next(reversed(run.jobs()), None),
+            holder=last_holder(run.lock_file),
         )
+
+    def lines(self) -> list[str]:
+        """Say how far the run has come, how fast it goes, and what a stop would lose."""
+        if not self.running:
+            return [str(self), self.usable()]
+        lines = [str(self)]
+        if self.speed:
+            left = (self.iterations - self.iteration) / self.speed
+            rest = f"the rest takes {_about(left)}"
+            if self.until:
+                rest += f", less if {self.until} is reached before"
+            lines.append(f"{self.speed:.3g} iterations a second: {rest}")
+        if self.job:
+            processes = self.job["processes"]
+            lines.append(f"since {self.job['time']} by {processes} process(es): {self.holder}")
+        if self.saved:
+            ahead = self.iteration - self.saved
+            lines.append(
+                f"last checkpoint at iteration {self.saved:,}: a job that is killed now has to"
+                f" repeat {ahead:,} iterations"
+            )
+        else:
+            lines.append("no checkpoint yet: a job that is killed now begins again")
+        return [*lines, self.usable()]
 
     def __str__(self) -> str:
         position = f"at iteration {self.iteration:,} of {self.iterations:,}"
@@ -116,6 +162,26 @@ class LiveProgress(NamedTuple):
             f"the first draw is made at iteration {self.first_draw:,}, and can be used from the"
             f" next checkpoint on (with {named('save_draws')} 0, when the run ends)"
         )
+
+
+def _speed(lines: list[Line]) -> float | None:
+    """Return the iterations a second between the first and the last line; None if unknown."""
+    if len(lines) < 2:
+        return None
+    seconds = lines[-1]["time_s"] - lines[0]["time_s"]
+    iterations = lines[-1]["iteration"] - lines[0]["iteration"]
+    if seconds <= 0 or iterations <= 0:
+        return None
+    return float(iterations / seconds)
+
+
+def _about(seconds: float) -> str:
+    """Write a time that is not known better than that."""
+    if seconds < 90:
+        return f"about {max(seconds, 1):.0f} s"
+    if seconds < 90 * 60:
+        return f"about {seconds / 60:.0f} min"
+    return f"about {seconds / 3600:.1f} h"
 
 
 def progress(

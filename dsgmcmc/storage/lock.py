@@ -134,6 +134,16 @@ def _fails_to_lock(file: int, operation: int) -> bool:
     return False
 
 
+def last_holder(path: Path) -> str:
+    """Return who holds or last held a lock, such as ``process 7 of Slurm job 12 on n1``.
+
+    The text is empty without the file.
+    """
+    with suppress(OSError):
+        return plain(path.read_bytes()[:200].decode(errors="replace"))
+    return ""
+
+
 def is_held(path: Path) -> bool:
     """Whether a process holds the lock on a file.
 

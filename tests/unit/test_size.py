@@ -43,7 +43,7 @@ NODES = {
     "model": 76_950,
     "parallel": 10_300,
     "plots": 7_500,
-    "posterior": 64_200,
+    "posterior": 64_750,
     "prepare": 13_900,
     "ratings": 14_400,
     "runs": 30_350,

@@ -14,6 +14,7 @@ from runs import Made, make_run
 from support import sample
 
 import dsgmcmc
+from dsgmcmc.diagnostics.overview import overview
 from dsgmcmc.errors import GoneError, InputError
 from dsgmcmc.plots.report import write_report
 from dsgmcmc.posterior.cells.predict import Predictor
@@ -136,6 +137,28 @@ def test_a_run_that_is_sampled_says_what_there_will_be(tmp_path: Path) -> None:
         " the start: there is no checkpoint, and 60 iterations are lost",
     ):
         Run(path)
+
+
+def test_a_run_that_is_sampled_says_how_fast_and_since_when(tmp_path: Path) -> None:
+    """Speed of the last metrics, the rest of the time, the job, and what a kill would repeat."""
+    path = killed(make_run(tmp_path, iterations=60).path, tmp_path / "killed")
+    run = RunDirectory(path)
+    last = run.metrics()[-1]
+    for iteration, seconds in ((80, 100.0), (100, 110.0)):
+        run.add_metrics(0, {**last, "iteration": iteration, "time_s": seconds})
+    run.note_job("dsgmcmc sample", 3)
+    with sampled(path):
+        lines = overview(run).text.lines()
+        under_way = overview(run).facts["progress"]
+    assert lines[0] == "being sampled: at iteration 100 of 60"
+    assert lines[2].startswith(f"since {run.jobs()[-1]['time']} by 3 process(es): process ")
+    assert lines[3] == (
+        "last checkpoint at iteration 60: a job that is killed now has to repeat 40 iterations"
+    )
+    first = run.metrics()[-10:][0]
+    speed = (100 - first["iteration"]) / (110.0 - first["time_s"])
+    assert under_way["speed"] == pytest.approx(speed)
+    assert lines[1].startswith(f"{speed:.3g} iterations a second: the rest takes about 1 s")
 
 
 def test_what_a_killed_run_has_lost_is_said(tmp_path: Path) -> None:
