@@ -7,6 +7,7 @@ from typing import Any, Literal
 import numpy as np
 
 from dsgmcmc.errors import InputError
+from dsgmcmc.posterior.cells.predict import Predictor
 from dsgmcmc.posterior.fitted.state import FittedState, renewing
 from dsgmcmc.posterior.index import unknown_names
 from dsgmcmc.posterior.matrix.complete import (
@@ -15,10 +16,11 @@ from dsgmcmc.posterior.matrix.complete import (
     complete,
 )
 from dsgmcmc.posterior.matrix.known import KnownCells
+from dsgmcmc.posterior.matrix.labels import RowsOf
 from dsgmcmc.posterior.matrix.target import other_matrix, training_matrix
 from dsgmcmc.posterior.matrix.three_way import CellCompletion
-from dsgmcmc.posterior.rows.added import FoldIn
 from dsgmcmc.posterior.rows.columns import form_of_run
+from dsgmcmc.posterior.settings import PredictOptions
 from dsgmcmc.terminal import warn
 from dsgmcmc.types import Array
 
@@ -34,17 +36,17 @@ class Matrices(FittedState):
         draws: int = 0,
         return_std: bool = False,
         known: Literal["given", "fitted"] = "given",
+        rows: RowsOf | None = None,
     ) -> Any:
         """Fill the holes of a matrix with a row for each user and a column for each item.
 
         Parameters
         ----------
         X : array, data frame, xarray.DataArray or SciPy sparse matrix, optional
-            Default: the training matrix. Columns of another matrix are matched by their labels, or
-            by position if it has none. Its rows are matched by name; cells that were not in the
-            training, and rows with new names, are folded in. Rows without names, as those of an
-            array, are new. Rows without known cells, and unknown columns, are predicted from their
-            prior.
+            Default: the training matrix. Rows and columns of another matrix are matched by their
+            labels; columns without labels by position. Cells that were not in the training, and
+            new rows, are folded in. Rows without known cells, and unknown columns, are predicted
+            from their prior.
         draws : int
             Number of imputations: matrices whose holes are drawn from the posterior predictive
             distribution, noise included. By default, holes have their expected ratings.
@@ -52,6 +54,9 @@ class Matrices(FittedState):
             Whether to return also the standard deviations of new ratings; 0 in known cells.
         known : {"given", "fitted"}
             Known cells: as they were given, or predicted, too.
+        rows : {"training"}, optional
+            The rows of X are those of the training, although they have no labels, or the training
+            had none. By default such rows are new.
 
         Returns
         -------
@@ -85,8 +90,8 @@ class Matrices(FittedState):
             if return_std:
                 return mean, sd
             return mean
-        target, newcomers = self._target(X)
-        completion = Completion(self._fitted(), target.items, newcomers, self.clip)
+        target, predictor = self._target(X, rows)
+        completion = Completion(self._fitted(), target.items, self.clip, predictor)
         fitted = known == "fitted"
         matrices, sds = complete(completion, target, draws=draws, sd=return_std, fitted=fitted)
         if draws:
@@ -95,9 +100,9 @@ class Matrices(FittedState):
             return matrices[0], sds
         return matrices[0]
 
-    def transform(self, X: Any) -> Any:
+    def transform(self, X: Any, *, rows: RowsOf | None = None) -> Any:
         """Return `complete(X)`: the matrix without holes, as scikit-learn's imputers do."""
-        return self.complete(X)
+        return self.complete(X, rows=rows)
 
     def _complete_cells(self, X: Any, fitted: bool, draws: int) -> tuple[Any, Any]:
         """Return means and sds of the cells of a table of three directions, as `complete` does."""
@@ -112,8 +117,8 @@ class Matrices(FittedState):
             return self._table(mean), self._table(sd)
         return mean, sd
 
-    def _target(self, X: Any) -> tuple[MatrixTarget, FoldIn | None]:
-        """Return the matrix that is completed, and the rows that were folded in."""
+    def _target(self, X: Any, whose: RowsOf | None) -> tuple[MatrixTarget, Predictor]:
+        """Return the matrix that is completed, and what predicts its rows."""
         run = self._fitted()
         cells = KnownCells(run, self._rows.data, self._rows.new)
         rows = self._rows
@@ -121,17 +126,18 @@ class Matrices(FittedState):
             matrix = training_matrix(run, self._training, cells)
         else:
             form = form_of_run(run, self._form())
-            matrix = other_matrix(run, self._training, X, form)
+            matrix = other_matrix(X, form, self._naming(whose))
             new = matrix.new_ratings(run, cells)
             if new is not None:
                 doubts = new.doubts(run)
                 rows = self._rows.with_new(new)
                 for note in (*doubts, *rows.notes):
                     warn(note)
-        target = matrix.target(run, rows.newcomers)
+        predictor = rows.predictor(PredictOptions(clip=self.clip))
+        target = matrix.target(predictor)
         self._tell_unknown("item", matrix.labels[target.items < 0])
         self._tell_unknown("user", matrix.names[target.users < 0])
-        return target, rows.newcomers
+        return target, predictor
 
     def _tell_unknown(self, entity: str, names: Array) -> None:
         """Warn of names without ratings, or raise InputError if the model refuses them."""

@@ -5,14 +5,16 @@ from __future__ import annotations
 from os import PathLike
 from typing import Any, Literal, Self
 
+from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.fitted.matrices import Matrices
 from dsgmcmc.posterior.fitted.predictions import Predictions
 from dsgmcmc.posterior.fitted.rankings import Rankings
 from dsgmcmc.posterior.fitted.state import renewing
 from dsgmcmc.posterior.item_parameters import item_parameters, ratings_of_fit, user_parameters
 from dsgmcmc.posterior.loadings import Loadings, loadings
-from dsgmcmc.posterior.rows.columns import form_of_new, frame_of_parts
-from dsgmcmc.posterior.rows.new_ratings import NewRatings
+from dsgmcmc.posterior.matrix.labels import RowsOf
+from dsgmcmc.posterior.rows.columns import form_of_new
+from dsgmcmc.posterior.rows.new_ratings import NewRatings, describe_new
 from dsgmcmc.tables.result import Table
 from dsgmcmc.terminal import warn
 
@@ -48,6 +50,7 @@ class FittedModel(Predictions, Matrices, Rankings):
         *,
         kind: Literal["user", "item"] = "user",
         features: Any = None,
+        rows: RowsOf | None = None,
     ) -> Self:
         """Return a model with new ratings and features of users, known or new.
 
@@ -66,6 +69,8 @@ class FittedModel(Predictions, Matrices, Rankings):
             Features of these users (or items), in the form of `user_features` of `BPMF`, with the
             columns from which the features of the run were made. A sparse matrix needs names beside
             it, ``(names, matrix)``, unless all its rows, by their numbers, are new.
+        rows : {"training"}, optional
+            As for `complete`. New rows of a matrix that have no labels are numbered.
 
         Returns
         -------
@@ -78,7 +83,7 @@ class FittedModel(Predictions, Matrices, Rankings):
         """
         model = object.__new__(type(self))
         vars(model).update(vars(self))
-        for note in model._add(X, y, kind, features):
+        for note in model._add(X, y, kind, features=features, rows=rows):
             warn(note)
         return model
 
@@ -89,25 +94,38 @@ class FittedModel(Predictions, Matrices, Rankings):
         *,
         kind: Literal["user", "item"] = "user",
         features: Any = None,
+        rows: RowsOf | None = None,
     ) -> Self:
         """Fold in new ratings and features as `fold_in` does, but in place.
 
         The last rating of a pair counts.
         """
-        for note in self._add(X, y, kind, features):
+        for note in self._add(X, y, kind, features=features, rows=rows):
             warn(note)
         return self
 
     @renewing
-    def _add(self, X: Any, y: Any, entity: str, features: Any) -> list[str]:
+    def _add(self, X: Any, y: Any, entity: str, *, features: Any, rows: RowsOf | None) -> list[str]:
         """Fold in new ratings and features in addition to earlier ones; return notes."""
         run = self._fitted()
-        X = frame_of_parts(run, X, y)
-        form = form_of_new(run, self._form(), X, y)
-        new = NewRatings.read(run, entity, form, X=X, y=y, features=features)
+        if X is None and features is None:
+            raise InputError("nothing to fold in: give ratings, features, or both")
+        ratings = None
+        notes = []
+        if X is not None:
+            ratings, names = self._read_ratings(X, y, rows)
+            if names is not None:
+                names.refuse_clashes()
+                note = names.note(f"and have the names {names.shown}")
+                notes = [] if note is None else [note]
+        described = {}
+        if features is not None:
+            columns = form_of_new(run, self._form(), X, y).columns
+            described = describe_new(run, entity, features, columns)
+        new = NewRatings.of(run, entity, ratings, described)
         doubts = new.doubts(run)
         self._adopt(self._rows.with_new(new))
-        return doubts + self._rows.notes
+        return [*notes, *doubts, *self._rows.notes]
 
     @renewing
     def loadings(self) -> Loadings:

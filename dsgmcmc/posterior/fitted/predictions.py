@@ -14,6 +14,7 @@ from dsgmcmc.posterior.cells.predict import Predictor
 from dsgmcmc.posterior.draws import ENTITIES
 from dsgmcmc.posterior.fitted.state import FittedState, renewing
 from dsgmcmc.posterior.index import refuse_unknown, unknown_names
+from dsgmcmc.posterior.matrix.labels import RowsOf
 from dsgmcmc.posterior.rows.new_ratings import bounds_of, observed_of
 from dsgmcmc.posterior.settings import PredictOptions
 from dsgmcmc.ratings.format import known_by_bounds
@@ -157,14 +158,14 @@ class Predictions(FittedState):
         return predictor.probabilities(users, items).astype(np.float64)
 
     @renewing
-    def score(self, X: Any, y: Any = None) -> float:
+    def score(self, X: Any, y: Any = None, *, rows: RowsOf | None = None) -> float:
         """Return the coefficient of determination R^2 of the predictions, as scikit-learn does.
 
         Without `y`, the ratings are in X, in a form that `BPMF.fit` reads; those that are known
-        only by bounds are left out, and those that mean "not rated".
+        only by bounds are left out, and those that mean "not rated". `rows` is as for `evaluate`.
         """
         run = self._fitted()
-        rated = self._read_ratings(X, y)
+        rated = self._rated(X, y, rows)
         bounds = bounds_of(run, rated.columns)
         if bounds is not None:
             rated = rated.select(~known_by_bounds(bounds))
@@ -181,13 +182,15 @@ class Predictions(FittedState):
         return 1.0 - residual / total
 
     @renewing
-    def evaluate(self, X: Any, y: Any = None) -> dict[str, Any]:
+    def evaluate(self, X: Any, y: Any = None, *, rows: RowsOf | None = None) -> dict[str, Any]:
         """Score the predictions of ratings that were not in `fit`.
 
         Parameters
         ----------
         X, y
             Ratings as for `BPMF.fit`, except ratings files.
+        rows : {"training"}, optional
+            As for `complete`.
 
         Returns
         -------
@@ -201,10 +204,18 @@ class Predictions(FittedState):
         """
         run = self._fitted()
         refuse_clicks(run, "dsgmcmc.diagnostics.ranking.evaluate")
-        rated = self._read_ratings(X, y)
+        rated = self._rated(X, y, rows)
         options = PredictOptions(clip=self.clip)
         predictor, users, items = self._predictor_of(_pairs_of(rated), options)
         return evaluate_ratings(predictor, users, items, observed_of(run, rated.columns))
+
+    def _rated(self, X: Any, y: Any, rows: RowsOf | None) -> RatingArrays:
+        """Read ratings that are scored; warn of rows of a matrix of which nothing is known."""
+        rated, names = self._read_ratings(X, y, rows)
+        note = None if names is None else names.note("and predicted from the prior")
+        if note is not None:
+            warn(note)
+        return rated
 
 
 def _pairs_of(rated: RatingArrays) -> list[Array]:

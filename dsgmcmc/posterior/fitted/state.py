@@ -11,7 +11,7 @@ from typing import Any, Literal, ParamSpec, Self, TypeVar
 import numpy as np
 
 from dsgmcmc.errors import AgreedError, InputError, not_fitted, retry_if_gone
-from dsgmcmc.input.arrays import RatingArrays
+from dsgmcmc.input.arrays import RatingArrays, is_wide
 from dsgmcmc.input.form import InputForm
 from dsgmcmc.input.odd_columns import parse_ignored
 from dsgmcmc.input.roles import parse_columns
@@ -19,7 +19,8 @@ from dsgmcmc.posterior.cells.evaluate_file import read_rated_file
 from dsgmcmc.posterior.cells.fitted_rows import FittedRows, open_rows
 from dsgmcmc.posterior.files import copy_files, files_of, unpack
 from dsgmcmc.posterior.heldout import predict_test
-from dsgmcmc.posterior.matrix.target import TrainingData
+from dsgmcmc.posterior.matrix.labels import RowNames, RowNaming, RowsOf
+from dsgmcmc.posterior.matrix.target import TrainingData, label_ratings
 from dsgmcmc.posterior.rows.columns import form_of_new, frame_of_parts
 from dsgmcmc.posterior.rows.new_ratings import read_new
 from dsgmcmc.posterior.run import Run
@@ -150,15 +151,30 @@ class FittedState:
             ignored=parse_ignored(self.ignore),
         )
 
-    def _read_ratings(self, X: Any, y: Any = None) -> RatingArrays:
-        """Read ratings for the run, from the columns that its own ratings had."""
+    def _read_ratings(
+        self, X: Any, y: Any = None, rows: RowsOf | None = None
+    ) -> tuple[RatingArrays, RowNames | None]:
+        """Read ratings for the run, from the columns that its own ratings had.
+
+        The second result are the names of the rows, if X is a matrix.
+        """
         run = self._fitted()
         if isinstance(X, str | PathLike):
             if y is not None:
                 raise InputError(f"{X} has the ratings: leave out y")
-            return read_rated_file(run, Path(X), parse_columns(self._columns()))
+            _refuse_rows(rows)
+            return read_rated_file(run, Path(X), parse_columns(self._columns())), None
         X = frame_of_parts(run, X, y)
-        return read_new(run, X, y, form_of_new(run, self._form(), X, y))
+        form = form_of_new(run, self._form(), X, y)
+        ratings = read_new(run, X, y, form)
+        if not is_wide(X, y, form):
+            _refuse_rows(rows)
+            return ratings, None
+        return label_ratings(ratings, X, form, self._naming(rows))
+
+    def _naming(self, rows: RowsOf | None) -> RowNaming:
+        """Return how the rows of a second matrix get their names."""
+        return RowNaming(self._fitted(), self._training.read(), rows, self._rows.newcomers)
 
     def _need_sd(self) -> None:
         """Raise InputError if ratings have no standard deviation."""
@@ -216,3 +232,9 @@ class FittedState:
         if self._rows.new is not None:
             raise InputError("a run has no folded-in ratings: pickle the model, which keeps them")
         copy_files(files_of(run, self._rows.data), Path(path))
+
+
+def _refuse_rows(rows: RowsOf | None) -> None:
+    """Raise InputError if the user says whose the rows of a table are that names its users."""
+    if rows is not None:
+        raise InputError("rows is for a matrix in memory; here users are named: leave it out")

@@ -26,7 +26,6 @@ from dsgmcmc.posterior.lists.screen import STACK_BYTES, Average, Stack, TableAve
 from dsgmcmc.posterior.matrix.draws import MatrixDraws
 from dsgmcmc.posterior.matrix.known import BoundedCells, cells_in_rows
 from dsgmcmc.posterior.moments import Estimates
-from dsgmcmc.posterior.rows.added import FoldIn
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.settings import PredictOptions
 from dsgmcmc.types import Array, Float64, Int32
@@ -72,16 +71,16 @@ class Completion:
         A run with saved draws.
     items : (J,) int32
         Columns of the matrix: rows of items in the run, -1 for items without ratings.
-    newcomers : FoldIn, optional
-        Rows that were folded in; their indices follow those of the run's rows.
     clip : bool
         Whether to clip predictions to the range of the levels, if any, and of counts at 0.
+    predictor : Predictor, optional
+        It has the indices of rows that were not sampled.
     """
 
     run: Run
     items: Int32
-    newcomers: FoldIn | None = None
     clip: bool = True
+    predictor: Predictor | None = None
 
     def __post_init__(self) -> None:
         self.run.need_draws()
@@ -92,7 +91,9 @@ class Completion:
 
     @cached_property
     def _predictor(self) -> Predictor:
-        return Predictor(self.run, PredictOptions(clip=self.clip), self.newcomers)
+        if self.predictor is not None:
+            return self.predictor
+        return Predictor(self.run, PredictOptions(clip=self.clip))
 
     @cached_property
     def _stack(self) -> Stack | None:

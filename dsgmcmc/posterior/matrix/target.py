@@ -1,9 +1,8 @@
 """The matrix that `complete` fills in: that of the training ratings, or another one.
 
-The columns of another matrix are matched by their labels, or by position if it has none. Its rows
-are matched by their names. Rows without names, as those of an array, are new, unless the matrix is
-the training matrix itself. New rows are folded in, as are cells of known rows that were not in the
-training.
+The columns of another matrix are matched by their labels, or by position if it has none; its rows
+by their labels (`dsgmcmc.posterior.matrix.labels`). New rows are folded in, as are cells of known
+rows that were not in the training.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dsgmcmc.errors import InputError
+from dsgmcmc.input.arrays import RatingArrays
 from dsgmcmc.input.bounds import stand_in
 from dsgmcmc.input.form import ANY_FORM, InputForm
 from dsgmcmc.input.matrices import Matrix, fill_in, read_matrix
@@ -22,10 +22,11 @@ from dsgmcmc.input.roles import expand_parts, parse_columns
 from dsgmcmc.input.sources.annotated import data_array_of, filled_of, is_annotated
 from dsgmcmc.input.sources.matrix import stored_cells
 from dsgmcmc.input.values import Missing
-from dsgmcmc.posterior.index import Vocabulary, listed
+from dsgmcmc.posterior.cells.predict import Predictor
+from dsgmcmc.posterior.index import listed
 from dsgmcmc.posterior.matrix.complete import MatrixTarget
 from dsgmcmc.posterior.matrix.known import BoundedCells, KnownCells, as_written
-from dsgmcmc.posterior.rows.added import FoldIn, index_with
+from dsgmcmc.posterior.matrix.labels import RowNames, RowNaming, names_of_training
 from dsgmcmc.posterior.rows.new_ratings import NewRatings, warn_without_weights
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.tables.result import Table
@@ -80,11 +81,11 @@ class NamedMatrix(NamedTuple):
     build: Callable[[Float64], Any]
     bounded: BoundedCells | None = None
 
-    def target(self, run: Run, newcomers: FoldIn | None) -> MatrixTarget:
-        """Return the matrix by the indices of users and items, which follow those of the run."""
+    def target(self, predictor: Predictor) -> MatrixTarget:
+        """Return the matrix by the indices of users and items, as a predictor has them."""
         return MatrixTarget(
-            users=index_with(run.users, self.names, newcomers),
-            items=index_with(run.items, self.labels, newcomers),
+            users=predictor.index_of("user", self.names),
+            items=predictor.index_of("item", self.labels),
             values=self.values,
             build=self.build,
             bounded=self.bounded,
@@ -174,7 +175,7 @@ def training_matrix(run: Run, training: TrainingData, known: KnownCells) -> Name
     matrix = training.read()
     if matrix is None:
         return _by_names(run, training.library, known)
-    names = _row_names(matrix)
+    names = names_of_training(matrix)
     labels = np.array(matrix.labels)
     users = run.users.index_of(names)
     items = run.items.index_of(labels)
@@ -232,12 +233,13 @@ def _long_table(run: Run, names: Array, labels: Array, values: Float64) -> dict[
     }
 
 
-def other_matrix(run: Run, training: TrainingData, X: Any, form: InputForm) -> NamedMatrix:
-    """Return another matrix, whose rows without names get names that the run does not know.
+def other_matrix(X: Any, form: InputForm, naming: RowNaming) -> NamedMatrix:
+    """Return another matrix.
 
-    Raises InputError if X is no matrix, or its columns do not match those of the model.
+    Raises InputError if X is no matrix, or its rows or columns do not match those of the model.
     """
-    trained = training.read()
+    run = naming.run
+    trained = naming.trained
     if trained is None:
         form = form._replace(columns=_column_of_users(X, form.columns))
     X = data_array_of(X, form.choice)
@@ -248,14 +250,7 @@ def other_matrix(run: Run, training: TrainingData, X: Any, form: InputForm) -> N
     labels = np.array(matrix.labels)
     if (run.items.index_of(labels) < 0).all():
         raise InputError(f"the model knows none of the columns: {listed(labels.tolist())}")
-    names = matrix.names
-    if matrix.position is None and hasattr(X, "columns") and _are_rows_numbered(run, trained):
-        names = None  # labels say nothing of rows that had none
-    if names is None:
-        if trained is not None and _are_equal(matrix, trained):
-            names = _row_names(trained)
-        else:
-            names = _unknown_names(run.users, len(matrix.values))
+    names = naming.names(matrix).names
     values = matrix.values
     bounded = None
     if matrix.bounds is not None:
@@ -266,16 +261,26 @@ def other_matrix(run: Run, training: TrainingData, X: Any, form: InputForm) -> N
     return NamedMatrix(names, labels, values, build, bounded)
 
 
-def _are_rows_numbered(run: Run, trained: Matrix | None) -> bool:
-    """Whether the rows of the training matrix had no labels, so that their names are positions.
+def label_ratings(
+    ratings: RatingArrays, X: Any, form: InputForm, naming: RowNaming
+) -> tuple[RatingArrays, RowNames]:
+    """Return the ratings of a second matrix X with the names of its rows, as `complete` has them.
 
-    `trained` is None if that matrix is not in memory.
+    Raises InputError if two rows or columns have one name, or rows cannot be named.
     """
-    if trained is not None:
-        return trained.names is None
-    ids = run.users.ids
-    is_counted = run.users.integers and np.array_equal(np.sort(ids), np.arange(len(ids)))
-    return run.reading.matrix and is_counted
+    matrix = read(data_array_of(X, form.choice), form)
+    if naming.trained is not None and matrix.names is None and not hasattr(X, "columns"):
+        matrix = matrix._replace(labels=_labels_by_position(matrix, naming.trained))
+    found = naming.names(matrix)
+    row, column = np.nonzero(~np.isnan(matrix.values))
+    cells = {
+        "user": found.names[row],
+        "item": np.array(matrix.labels)[column],
+        "rating": matrix.values[row, column],
+    }
+    if matrix.bounds is not None:
+        cells["lower"], cells["upper"] = matrix.bounds[:, row, column]
+    return ratings._replace(columns=cells), found
 
 
 def _column_of_users(X: Any, columns: str | Columns | None) -> Columns | None:
@@ -303,29 +308,6 @@ def _labels_by_position(matrix: Matrix, trained: Matrix | None) -> list[Any]:
     if found != expected:
         raise InputError(f"X has {found} features, but BPMF is expecting {expected} features")
     return trained.labels
-
-
-def _are_equal(matrix: Matrix, trained: Matrix) -> bool:
-    same_labels = list(map(str, matrix.labels)) == list(map(str, trained.labels))
-    return same_labels and np.array_equal(matrix.values, trained.values, equal_nan=True)
-
-
-def _row_names(matrix: Matrix) -> Array:
-    """Return the names of rows; without any, they are numbered, as `fit` numbers them."""
-    if matrix.names is None:
-        return np.arange(len(matrix.values))
-    return matrix.names
-
-
-def _unknown_names(users: Vocabulary, number: int) -> Array:
-    """Return names that are not in a vocabulary."""
-    if users.integers:
-        lowest = min(0, int(users.ids.min()))
-        return lowest - 1 - np.arange(number)
-    mark = "row "
-    while any(name.startswith(mark) for name in users.ids.tolist()):
-        mark += "of X "
-    return np.array([f"{mark}{k}" for k in range(number)], object)
 
 
 def _build(X: Any, others: Sequence[int], values: Float64) -> Any:

@@ -57,26 +57,16 @@ class NewRatings(NamedTuple):
     bounds: Float64 | None = None
 
     @classmethod
-    def read(
-        cls, run: Run, entity: str, form: InputForm, *, X: Any, y: Any, features: Any
+    def of(
+        cls, run: Run, entity: str, read: RatingArrays | None, described: dict[Any, csr_matrix]
     ) -> NewRatings:
-        """Read ratings and features in the form of `dsgmcmc.posterior.fitted.FittedModel.fold_in`.
+        """Return new ratings that were read, if there are some, and described rows.
 
-        Raises InputError if both are missing, or if one is invalid.
+        Raises InputError if the run cannot use them.
         """
-        if X is None and features is None:
-            raise InputError("nothing to fold in: give ratings, features, or both")
-        described = {}
-        if features is not None:
-            described = describe_new(run, entity, features, form.columns)
-        if X is None:
+        if read is None:
             no_names = np.zeros(0, object)
             return cls(entity, no_names, no_names, np.zeros(0), np.zeros(0), described)
-        vocabulary = run.vocabulary(entity)
-        read = read_new(run, X, y, form)
-        names = read.names(entity)
-        if read.are_rows_numbered and entity == "user":
-            _refuse_known_positions(vocabulary, names)
         values = read.columns["rating"]
         bad_scale = find_bad_scale(values.min(), values.max())
         if bad_scale:
@@ -84,7 +74,7 @@ class NewRatings(NamedTuple):
         bounds = bounds_of(run, read.columns)
         return cls(
             entity=entity,
-            names=names,
+            names=read.names(entity),
             others=read.names(OTHER[entity]),
             values=values,
             weights=weights_of(run, read.columns),
@@ -270,17 +260,6 @@ def bounds_of(run: Run, ratings: Mapping[str, Array]) -> tuple[Float64, Float64]
         np.where(is_exact, values, ratings["lower"]),
         np.where(is_exact, values, ratings["upper"]),
     )
-
-
-def _refuse_known_positions(vocabulary: Vocabulary, names: Array) -> None:
-    """Raise InputError if rows of a matrix without labels may be those of known users."""
-    known = len(np.unique(names[vocabulary.index_of(names) >= 0]))
-    if known:
-        raise InputError(
-            f"the rows of the matrix have no labels, and by their positions {known:,} of them are"
-            " users that the model knows: for new users, give a data frame with other labels in its"
-            " index, or call complete; for these users, name the index, X.rename_axis('user')"
-        )
 
 
 def _refuse_known_rows(vocabulary: Vocabulary, names: Array) -> None:
