@@ -51,6 +51,11 @@ class RunRatings(NamedTuple):
         values = self.ratings.levels(2)
         return values is not None and len(values) == 2
 
+    @property
+    def are_clicks(self) -> bool:
+        """Whether every rating is 1."""
+        return self.ratings.minimum == 1.0 == self.ratings.maximum
+
 
 class Default(NamedTuple):
     """Settings that suit some ratings, and what the user is told.
@@ -115,6 +120,18 @@ TWO_VALUES = Default(
     reason=_name_two_values,
 )
 
+#: One value, 1: which pairs there are is all that can be learnt.
+CLICKS = Default(
+    settings={"likelihood": "all-cells"},
+    left_open=lambda requested: "likelihood" not in requested,
+    may_suit=lambda found: found.are_clicks,
+    is_checked=False,  # clicks that it does not admit are refused: no other likelihood suits them
+    reason=lambda found: (
+        "ratings are all 1, so they get the likelihood all-cells, of clicks: choose another by"
+        f" {named('likelihood')}"
+    ),
+)
+
 
 def _rows_differ(found: RunRatings, config: ResolvedConfig) -> bool:
     """Whether the errors of biases only have tails that scales of rows explain."""
@@ -158,7 +175,7 @@ EXACT_SAMPLER = Default(
 )
 
 #: The rules in their order: a later one sees what earlier ones have chosen.
-DEFAULTS = (ITEM_LEVELS, TWO_VALUES, OWN_NOISE, EXACT_SAMPLER)
+DEFAULTS = (ITEM_LEVELS, TWO_VALUES, CLICKS, OWN_NOISE, EXACT_SAMPLER)
 
 
 def chosen_by_ratings(found: RunRatings, requested: Mapping[str, Any]) -> dict[str, Any]:

@@ -46,7 +46,7 @@ NODES = {
     "posterior": 65_750,
     "prepare": 13_900,
     "ratings": 14_400,
-    "runs": 30_300,
+    "runs": 30_400,
     "samplers": 14_550,
     "storage": 11_800,
     "tables": 3_800,

@@ -302,6 +302,16 @@ def test_gibbs_is_the_default_for_nearly_full_matrices(
     assert RatingsSource(data).resolve(1, {}, settings).sampler.name == sampler
 
 
+def test_ratings_that_are_all_one_are_clicks(tmp_path: Path) -> None:
+    """A Gaussian model of a constant fits perfectly and says nothing; who asks for it has it."""
+    clicks = write(tmp_path / "clicks.h5", 30, 20, np.ones_like)
+    assert RatingsSource(clicks).resolve(1, {}, {}).likelihood == "all-cells"
+    asked = {"likelihood": "gaussian"}
+    assert RatingsSource(clicks).resolve(1, {}, asked).likelihood == "gaussian"
+    stars = write(tmp_path / "stars.h5", 30, 20)
+    assert RatingsSource(stars).resolve(1, {}, {}).likelihood == "gaussian"
+
+
 def test_few_or_sparse_ratings_have_baoab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A resumed run keeps its sampler, whatever the ratings are."""
     data = write_planted(tmp_path / "r.h5")
