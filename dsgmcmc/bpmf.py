@@ -139,7 +139,7 @@ class Estimator:
 
 
 #: Parameters with which arrays have been read before they are prepared.
-FORM = {"columns", "matrix", "missing", "variable", "first_line", "ignore"}
+FORM = {"columns", "matrix", "variable", "first_line", "ignore"}
 #: Parameters that `prepare` gets as descriptions of users and items.
 DESCRIBED = {"user_features", "item_features", "feature_kinds"}
 

@@ -13,11 +13,10 @@ from dsgmcmc.errors import InputError, refusing
 from dsgmcmc.features.described import Description, described_by_names, is_of_names
 from dsgmcmc.features.encoding import Kind
 from dsgmcmc.input.arrays import typed_names
-from dsgmcmc.input.matrices import is_missing
 from dsgmcmc.input.roles import expand_parts, parse_columns, refuse_repeated
 from dsgmcmc.input.sources.columns import MemoryTable
 from dsgmcmc.input.sources.tables import is_number
-from dsgmcmc.tables.frames import as_frame, plain_values, unmasked
+from dsgmcmc.tables.frames import as_frame, is_missing, plain_values, unmasked
 from dsgmcmc.tables.usual import Columns, find_column, shortened
 from dsgmcmc.types import Array
 

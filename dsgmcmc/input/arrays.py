@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import replace
@@ -13,24 +14,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dsgmcmc.errors import InputError
-from dsgmcmc.input.bounds import is_bound
 from dsgmcmc.input.form import ANY_FORM, InputForm
 from dsgmcmc.input.load import RatingsTable, create_raw, fetch_ratings, load
 from dsgmcmc.input.matrices import (
     are_cells,
-    are_words,
     has_holes,
-    is_missing,
     read_matrix,
-    read_numbers,
-    refuse_infinite,
 )
-from dsgmcmc.input.odd_columns import OddColumns, find_odd_columns
+from dsgmcmc.input.odd_columns import find_odd_columns
 from dsgmcmc.input.roles import (
     CONTEXT,
     MEASURES,
     NAMED_ROLES,
-    OF_BOUNDS,
     Heading,
     assign_columns,
     expand_parts,
@@ -48,20 +43,21 @@ from dsgmcmc.input.sources.annotated import (
 from dsgmcmc.input.sources.columns import MemoryTable
 from dsgmcmc.input.sources.labelled import Choice, refuse_filling
 from dsgmcmc.input.sources.matrix import stored_cells
-from dsgmcmc.input.values import Missing, MissingValuesError, advising_missing
+from dsgmcmc.input.values import Missing, not_rated_sql, parse_missing
 from dsgmcmc.input.wide import counts_cells, describe_matrix, refuse_names
 from dsgmcmc.parallel.machine import memory_for_data
-from dsgmcmc.ratings.names import main_role, names_of, part_role
+from dsgmcmc.ratings.names import main_role, names_of, part_role, part_sql
 from dsgmcmc.settings import in_python, short_repr
-from dsgmcmc.tables.frames import as_frame, plain_values, unmasked
-from dsgmcmc.tables.session import open_small_session
+from dsgmcmc.tables.frames import as_frame, is_missing, plain_column, unmasked
+from dsgmcmc.tables.session import Session, open_small_session
 from dsgmcmc.tables.usual import ROLES, Columns, find_column, joined, shortened
 from dsgmcmc.types import Array, Mask
 
 _MATRIX_ADVICE = (
     "; if it has a row for each user and a column for each item, give BPMF(matrix=True)"
 )
-_OTHERS = ("weight", "timestamp")  # roles that say nothing of bounds
+#: Texts that neither begin nor end with blanks, and are no numbers with a point or an exponent.
+_PLAIN_NAME = re.compile(r"[^\s\0.+](?:[^\0.+]*[^\s\0.+])?")
 _SAMPLE = 10  # rows of a data frame whose cells are looked at
 
 
@@ -130,57 +126,97 @@ class RatingArrays(NamedTuple):
     ----------
     columns : dict of str to (n,) array
         By role: "user" and "item" of integers or str, "rating" of float64, left out for clicks
-        (`assign_columns`), and, if asked for, "timestamp", of numbers or text (`_times`), and
-        "weight" of float64. If ratings are known only by bounds, "lower" and "upper", of float64,
-        infinite on an open side and NaN for exact ratings. Further parts of names have roles of
-        their own (`dsgmcmc.ratings.names`).
-    labels : dict of str to str
-        Labels of columns of a data frame by role.
-    about : str
-        How a matrix was read.
-    left_out : int
-        Number of ratings that were left out, because they are not known.
-    unrated : dict of str to list of str
-        Names of the rows and columns of a matrix that have no ratings, by "user" and "item".
+        (`assign_columns`), and "weight" of float64. If ratings are known only by bounds, "lower"
+        and "upper", of float64, infinite on an open side and NaN for exact ratings. Further parts
+        of names have roles of their own (`dsgmcmc.ratings.names`).
     are_rows_numbered : bool
         Whether the rows of a matrix have no labels, so that their names are their positions.
-    odd : OddColumns
-        Columns of a matrix that may be no items.
-    weightless : int
-        Number of ratings that were left out because their weight is 0.
     """
 
     columns: dict[str, Array]
-    labels: dict[str, str]
-    about: str = ""
-    left_out: int = 0
-    unrated: Mapping[str, list[str]] = MappingProxyType({})
     are_rows_numbered: bool = False
-    odd: OddColumns = OddColumns([])
-    weightless: int = 0
 
     def names(self, role: str) -> Array:
         """Return the names of users or items, (n,); those of several parts are tuples."""
         return names_of(self.columns, role)
 
     def select(self, kept: Mask) -> RatingArrays:
-        """Return the ratings in a mask; the number of others is counted in `left_out`."""
-        columns = {role: column[kept] for role, column in self.columns.items()}
-        n_left_out = int(len(kept) - np.count_nonzero(kept))
-        return self._replace(columns=columns, left_out=self.left_out + n_left_out)
+        """Return the ratings in a mask."""
+        return self._replace(columns={role: column[kept] for role, column in self.columns.items()})
 
 
-def read_ratings(
-    X: Any,
-    y: Any = None,
-    form: InputForm = ANY_FORM,
-    *,
-    timed: bool = False,
-    ordered: bool = False,
+def read_ratings(X: Any, y: Any = None, form: InputForm = ANY_FORM) -> RatingArrays:
+    """Read new ratings from a matrix, a data frame or arrays; parameters as for `memory_table`.
+
+    They are checked as those of a file are, unless there is nothing to check.
+    """
+    table = memory_table(X, y, form, timed=False)
+    if isinstance(table.file, MemoryTable) and form.missing is None:
+        columns = dict(zip(table.columns, table.file.arrays, strict=True))
+        columns.pop("timestamp", None)
+        if _are_plain(columns):
+            if "rating" in columns:
+                columns["rating"] = columns["rating"].astype(np.float64)
+            return RatingArrays(columns, table.are_rows_numbered)
+    with open_small_session() as db:
+        return read_table(db, table, parse_missing(form.missing))
+
+
+def read_table(
+    db: Session,
+    table: RatingsTable,
+    missing: Sequence[str],
+    integers: Mapping[str, Sequence[bool]] = MappingProxyType({}),
 ) -> RatingArrays:
-    """Read ratings from a matrix, a data frame or arrays.
+    """Read a table into memory, without the values in `missing`, in its order.
 
-    Raises InputError if `X` or `y` has another form, or if a value is missing or not finite.
+    `integers` says by role which parts of names are integers: zeros after their decimal point do
+    not count.
+    """
+    create_raw(db, [table])
+    load(db, table, timed=False, missing=missing)
+    selected = {}
+    for role in NAMED_ROLES:
+        n_parts = table.n_parts(role)
+        for k in range(n_parts):
+            name = part_sql(f"{role}_id", k, n_parts)
+            if any(integers.get(role, ())[k : k + 1]) and not table.has_integers(role):
+                name = f"regexp_replace(trim({name}), '[.]0+$', '')"
+            selected[part_role(role, k)] = name
+    if table.has_ratings:
+        selected["rating"] = "rating"
+    columns = fetch_ratings(db, selected, f"NOT {not_rated_sql(missing)}")
+    if not len(columns["user"]):
+        raise InputError("there are no ratings")
+    return RatingArrays(columns, table.are_rows_numbered)
+
+
+def _are_plain(columns: Mapping[str, Array]) -> bool:
+    """Whether columns by role need no reading: integers, usual texts and finite ratings alone.
+
+    A session of DuckDB takes much longer than to read a few ratings.
+    """
+    for role, column in columns.items():
+        if main_role(role) in NAMED_ROLES:
+            is_plain = column.dtype.kind == "i" or all(map(_is_plain_name, column.tolist()))
+        elif role == "rating":
+            is_plain = column.dtype.kind in "iuf" and bool(np.isfinite(column).all())
+        else:
+            is_plain = False
+        if not is_plain or not len(column):
+            return False
+    return True
+
+
+def _is_plain_name(name: Any) -> bool:
+    """Whether a name is a text that neither ends in blanks nor may be a number with a point."""
+    return type(name) is str and _PLAIN_NAME.fullmatch(name) is not None
+
+
+def memory_table(X: Any, y: Any, form: InputForm, *, timed: bool) -> RatingsTable:
+    """Return a table of the ratings in a matrix, a data frame or arrays.
+
+    Raises InputError if `X` or `y` has another form.
 
     Parameters
     ----------
@@ -191,12 +227,9 @@ def read_ratings(
         The ratings, if `X` has only users and items.
     timed : bool
         Whether `X` has one more column: times.
-    ordered : bool
-        Whether to read the times of a data frame that has them.
     """
     import scipy.sparse  # slow to import
 
-    missing = Missing.parse(form.missing)
     wide = is_wide(X, y, form)
     X = as_frame(data_array_of(X, form.choice))
     if wide or scipy.sparse.issparse(X):
@@ -208,164 +241,85 @@ def read_ratings(
         if y is not None:
             raise InputError("X is a matrix of ratings, so y must be left out")
     if is_annotated(X):
-        found = _read_annotated(X, form.choice)
+        table = _annotated_table(X, form.choice)
     elif wide:
-        found = _read_wide(X, form.columns, missing, form.ignored)
+        table = _wide_table(X, form)
     elif scipy.sparse.issparse(X):
-        found = _read_sparse(X, form.choice)
+        table = _table_of(_sparse_columns(X, form.choice), cells=True)
     else:
-        found = _read_long(X, y, parse_columns(form.columns), timed=timed, ordered=ordered)
-        found = _leave_out(found, missing.words, timed=timed)
-        found = _without_weightless(found)
-    columns = found.columns
-    with advising_missing(MissingValuesError):
-        _convert_names(columns)
-    _convert_measures(columns, wide=wide)
-    if "rating" not in columns:
-        return found
-    with advising_missing(InputError):
-        ratings = read_numbers(columns["rating"], "ratings must be numbers")
-    if wide or scipy.sparse.issparse(X) or is_annotated(X):
-        refuse_infinite(~np.isfinite(ratings), columns)
-    with advising_missing(InputError):
-        _refuse_rows(~np.isfinite(ratings), "rating")
-    columns["rating"] = ratings
-    rated = ~np.isin(ratings.astype(np.float32), missing.codes)
-    if not rated.any():
-        raise InputError("there are no ratings")
-    return found.select(rated)
+        table = _long_table(X, y, parse_columns(form.columns), timed=timed)
+    return table._replace(reading=form.reading._replace(matrix=bool(table.about)))
 
 
-def _without_weightless(found: RatingArrays) -> RatingArrays:
-    """Leave out rows of weight 0, which say nothing; their ratings may be missing."""
-    if "weight" not in found.columns:
-        return found
-    weights = read_numbers(found.columns["weight"], "weights must be numbers")
-    kept = weights != 0
-    return found.select(kept)._replace(weightless=int(np.count_nonzero(~kept)))
+def _table_of(
+    columns: Mapping[str, Array],
+    labels: Mapping[str, str] = MappingProxyType({}),
+    *,
+    cells: bool = False,
+) -> RatingsTable:
+    """Return a table of columns in memory, by role, given their labels.
 
-
-def _convert_measures(columns: dict[str, Array], *, wide: bool) -> None:
-    """Convert times and weights to numbers, and all that says of bounds to columns of bounds.
-
-    Times may also become text. A matrix that is `wide` has its bounds already.
+    Rows may be `cells` of a matrix.
     """
-    if not wide:
-        _read_bounds(columns)
-    if "timestamp" in columns:
-        columns["timestamp"] = _times(columns["timestamp"])
-    if "weight" in columns:
-        columns["weight"] = read_numbers(columns["weight"], "weights must be numbers")
-        with np.errstate(over="ignore", under="ignore"):
-            stored = columns["weight"].astype(np.float32)
-        is_positive = (stored > 0) & np.isfinite(stored)
-        _refuse_rows(~is_positive, "weight", "missing or not a number above 0 in float32")
+    arrays = {}
+    for role, column in columns.items():
+        if main_role(role) in NAMED_ROLES:
+            arrays[role] = name_column(column, main_role(role))
+        elif role == "timestamp":
+            arrays[role] = _times(column)
+        else:
+            arrays[role] = plain_column(column)
+    names = [labels.get(role, role) for role in columns]
+    file = MemoryTable.of(Path("ratings"), arrays)
+    file = replace(file, names=names, first_row=0, cells=cells)
+    return RatingsTable(file, {role: k for k, role in enumerate(columns)}, labels=labels)
 
 
-def _read_bounds(columns: dict[str, Array]) -> None:
-    """Read ratings such as ``<0.1``, relations and columns of bounds, if there are any.
-
-    They become columns "lower" and "upper", which are NaN for exact ratings, and "rating" has a
-    value between the bounds of others.
-    """
-    if set(OF_BOUNDS).isdisjoint(columns) and not _has_bounds(columns.get("rating")):
-        return
-    known = {role: column for role, column in columns.items() if role not in _OTHERS}
-    for role, column in known.items():
-        if column.dtype.kind in "OU":
-            known[role] = _as_words(column)
-    table = _table_of(known)
-    with open_small_session() as db:
-        create_raw(db, [table])
-        load(db, table, timed=False)
-        columns |= fetch_ratings(db, {"rating": "rating"})
-    columns.pop("relation", None)
-
-
-def _has_bounds(ratings: Array | None) -> bool:
-    """Whether some ratings are texts of bounds."""
-    if ratings is None or ratings.dtype.kind not in "OU":
-        return False
-    return any(isinstance(value, str) and is_bound(value) for value in ratings.tolist())
-
-
-def _table_of(columns: Mapping[str, Array]) -> RatingsTable:
-    """Return a table of columns in memory, by role."""
-    file = replace(MemoryTable.of(Path("ratings"), columns), first_row=0)
-    return RatingsTable(file, {role: k for k, role in enumerate(columns)})
-
-
-def _as_words(column: Array) -> Array:
-    """Return the values of a column as texts, (n,) object; None for what is missing."""
-    words = np.array([None] * len(column), object)
-    known = np.array([not is_missing(value) for value in column.tolist()], bool)
-    words[known] = [str(value) for value in column[known].tolist()]
-    return words
-
-
-def _leave_out(found: RatingArrays, words: Sequence[str], *, timed: bool) -> RatingArrays:
-    """Leave out rows that have a word in place of a user, an item, a rating or, if `timed`, a time.
-
-    Values that are missing have any of the words for an empty field.
-    """
-    if not words:
-        return found
-    is_known = np.ones(len(found.columns["user"]), bool)
-    for role, column in found.columns.items():
-        if role not in OF_BOUNDS and (role != "timestamp" or timed):
-            is_known &= ~are_words(column, words)
-    return found.select(is_known)
-
-
-def _read_annotated(X: Any, choice: Choice) -> RatingArrays:
-    """Return user, item and rating of the known cells of an AnnData object."""
+def _annotated_table(X: Any, choice: Choice) -> RatingsTable:
+    """Return the known cells of an AnnData object."""
     matrix, (row, col, values) = cells_of(X, choice)
     columns = {"user": matrix.users[row], "item": matrix.items[col], "rating": values}
-    return RatingArrays(columns, labels={}, about=matrix.about)
+    return _table_of(columns, cells=True)._replace(about=matrix.about)
 
 
-def _read_sparse(X: Any, choice: Choice) -> RatingArrays:
+def _sparse_columns(X: Any, choice: Choice) -> dict[str, Array]:
     """Return user, item and rating of the entries of a sparse matrix, or of all its cells."""
     if choice.unstored == "zero":
         refuse_filling("the sparse matrix", X.shape, memory_for_data())
         dense = X.toarray()
         row, col = np.nonzero(~np.isnan(dense))
-        columns = {"user": row, "item": col, "rating": dense[row, col]}
-        return RatingArrays(columns, labels={})
+        return {"user": row, "item": col, "rating": dense[row, col]}
     entries = stored_cells(X)
-    columns = {
+    return {
         "user": entries.row.astype(np.int64),
         "item": entries.col.astype(np.int64),
         "rating": entries.data,
     }
-    return RatingArrays(columns, labels={})
 
 
-def _read_long(X: Any, y: Any, columns: Columns, *, timed: bool, ordered: bool) -> RatingArrays:
-    """Return the columns of an array or a data frame with a row for each rating, by role."""
+def _long_table(X: Any, y: Any, columns: Columns, *, timed: bool) -> RatingsTable:
+    """Return a table with a row for each rating, in an array or a data frame."""
     roles = ["user", "item"]
     if y is None:
         roles.append("rating")
     optional = [role for role in MEASURES if role in columns]
     if timed:
         roles.append("timestamp")
-    elif ordered:
+    else:
         optional.append("timestamp")
-    found = _columns(X, roles, columns, optional)
+    found, labels = _columns(X, roles, columns, optional)
     if y is not None:
-        n = len(found.columns["user"])
+        n = len(found["user"])
         ratings = np.asarray(unmasked(y))
         if ratings.shape != (n,):
             raise InputError(f"there are {n} pairs, but the ratings have the shape {ratings.shape}")
-        found.columns["rating"] = ratings
-    return found
+        found["rating"] = ratings
+    return _table_of(found, labels)
 
 
-def _read_wide(
-    X: Any, columns: str | Columns | None, missing: Missing, ignored: Sequence[str]
-) -> RatingArrays:
-    """Return user, item and rating of the cells of a matrix; arguments as for `read_matrix`."""
-    matrix = read_matrix(X, columns, missing, ignored)
+def _wide_table(X: Any, form: InputForm) -> RatingsTable:
+    """Return the known cells of a matrix."""
+    matrix = read_matrix(X, form.columns, Missing.parse(form.missing), form.ignored)
     values = matrix.values
     users = matrix.names
     if users is None:
@@ -377,7 +331,8 @@ def _read_wide(
         advice = 'give a data frame and BPMF(columns="user=NAME")'
         refuse_names(values, "the first column", advice)
         users = np.arange(len(values))
-    items = np.array(matrix.labels)
+    users = name_column(users, "user")
+    items = name_column(np.array(matrix.labels), "item")
     row, column = np.nonzero(~np.isnan(values))
     cells = {"user": users[row], "item": items[column], "rating": values[row, column]}
     if matrix.bounds is not None:
@@ -387,26 +342,17 @@ def _read_wide(
         "user": _written_names(users[is_empty.all(axis=1)]),
         "item": _written_names(items[is_empty.all(axis=0)]),
     }
-    return RatingArrays(
-        cells,
-        labels={},
+    return _table_of(cells, cells=True)._replace(
         about=describe_matrix(matrix.labels, matrix.named_by),
         unrated=unrated,
         are_rows_numbered=matrix.names is None,
-        odd=find_odd_columns(values, matrix.labels, ignored),
+        odd=find_odd_columns(values, matrix.labels, form.ignored),
     )
 
 
 def _written_names(names: Array) -> list[str]:
-    """Return names as texts, as `typed_names` does, without missing ones."""
-    texts = []
-    for name in plain_values(names):
-        if is_missing(name):
-            continue
-        if isinstance(name, float) and name.is_integer():
-            name = int(name)
-        texts.append(str(name))
-    return texts
+    """Return names as texts, without missing ones."""
+    return [str(name) for name in names.tolist() if not is_missing(name)]
 
 
 def is_wide(X: Any, y: Any, form: InputForm) -> bool:
@@ -447,32 +393,11 @@ def has_time_column(X: Any, y: Any, form: InputForm) -> bool:
 
 
 def _times(times: Array) -> Array:
-    """Convert times to numbers, of seconds if they are NumPy dates, or to text, as in a file.
-
-    Missing times become None, or NaN among numbers.
-    """
-    if times.dtype.kind == "M":
-        microseconds = times.astype("datetime64[us]").astype(np.float64)
-        return np.where(np.isnat(times), np.nan, microseconds / 1e6)
-    if times.dtype.kind in "iufb":
-        return times.astype(np.float64)
-    texts = [None if is_missing(value) else str(value) for value in times.tolist()]
-    return np.array(texts, dtype=object)
-
-
-def _refuse_rows(bad: Mask, what: str, fault: str = "missing, NaN or infinite") -> None:
-    """Raise InputError if there are `bad` rows; the error says `what` has the fault, and where."""
-    rows = np.flatnonzero(bad)
-    if not len(rows):
-        return
-    if len(rows) == 1:
-        found = f"one {what} is {fault}: row {rows[0]}"
-    else:
-        shown = [str(row) for row in rows[:5]]
-        if len(rows) > 5:
-            shown.append("...")
-        found = f"{len(rows):,} {what}s are {fault}: rows {', '.join(shown)}"
-    raise MissingValuesError(f"{found} (the first is row 0)")
+    """Convert times to numbers, of seconds if they are NumPy dates, or to text, as in a file."""
+    if times.dtype.kind != "M":
+        return plain_column(times)
+    microseconds = times.astype("datetime64[us]").astype(np.float64)
+    return np.where(np.isnat(times), np.nan, microseconds / 1e6)
 
 
 def read_pairs(
@@ -509,9 +434,9 @@ def read_pairs(
         parts = [label for role in NAMED_ROLES for label in labels[role]]
         role_of = dict(zip(parts, roles, strict=True))
         roles = [role_of[column] for column in directions]
-    found = _columns(X, roles, known)
-    _convert_names(found.columns)
-    return [found.names(role) for role in NAMED_ROLES]
+    found, _ = _columns(X, roles, known)
+    typed = {role: typed_names(found[role], main_role(role)) for role in found}
+    return [names_of(typed, role) for role in NAMED_ROLES]
 
 
 def _are_in(labels: Sequence[str], columns: Columns) -> bool:
@@ -522,8 +447,8 @@ def _are_in(labels: Sequence[str], columns: Columns) -> bool:
 @in_python()
 def _columns(
     X: Any, roles: Sequence[str], columns: Columns, optional: Sequence[str] = ()
-) -> RatingArrays:
-    """Return columns by role.
+) -> tuple[dict[str, Array], dict[str, str]]:
+    """Return columns, and their labels in a data frame, by role.
 
     `columns` maps roles to labels of a data frame, which may have columns of `optional` roles, too.
     An array, or a data frame whose labels are numbers, has one column for each role, in the order
@@ -531,7 +456,7 @@ def _columns(
     """
     if hasattr(X, "columns"):
         return _frame_columns(X, roles, columns, optional)
-    return RatingArrays(array_columns(X, roles, advice=_advice_on_matrices(roles)), labels={})
+    return array_columns(X, roles, advice=_advice_on_matrices(roles)), {}
 
 
 def _advice_on_matrices(roles: Sequence[str]) -> str:
@@ -563,8 +488,8 @@ def array_columns(X: Any, names: Sequence[str], *, advice: str = "") -> dict[str
 
 def _frame_columns(
     X: Any, roles: Sequence[str], columns: Columns, optional: Sequence[str]
-) -> RatingArrays:
-    """Return the columns of a data frame by role."""
+) -> tuple[dict[str, Array], dict[str, str]]:
+    """Return the columns of a data frame, and their labels, by role."""
     labels = X.columns
     possible = [*roles, *optional]
     columns = {role: name for role, name in columns.items() if role in (*possible, CONTEXT)}
@@ -588,10 +513,8 @@ def _frame_columns(
             advice = f'rename them, or give BPMF(columns="{example}")'
             positions = locate(heading, columns, possible, advice=advice, optional=optional)
     found = {role: labels[k] for role, k in positions.items() if main_role(role) in possible}
-    return RatingArrays(
-        {role: np.asarray(X[label]) for role, label in found.items()},
-        labels={role: str(label) for role, label in found.items()},
-    )
+    arrays = {role: np.asarray(X[label]) for role, label in found.items()}
+    return arrays, {role: str(label) for role, label in found.items()}
 
 
 @contextmanager
@@ -619,36 +542,47 @@ def _first_rows(X: Any) -> list[list[str]]:
     return [list(row) for row in zip(*cells, strict=True)]
 
 
-def _convert_names(columns: dict[str, Array]) -> None:
-    """Convert the names in columns by role, as `typed_names` does."""
-    for role, column in columns.items():
-        if main_role(role) in NAMED_ROLES:
-            columns[role] = typed_names(column, main_role(role))
+def name_column(column: Array, role: str) -> Array:
+    """Return a column of names as `plain_column` does; names that are whole numbers are int64.
+
+    Raises InputError if names are other floats, or may have been rounded.
+    """
+    column = plain_column(column)
+    if column.dtype.kind == "b":
+        return column.astype(str).astype(object)
+    if column.dtype.kind == "u" and (column < 2**63).all():
+        return column.astype(np.int64)
+    if column.dtype.kind != "f":
+        return column
+    column = np.where(np.isfinite(column), column, np.nan)
+    refuse_rounded(column, role)
+    rows = np.flatnonzero(column % 1 > 0)
+    if len(rows):
+        raise InputError(
+            f"names of {role}s must be integers or text; row {rows[0]} has {column[rows[0]]}"
+        )
+    if not np.isnan(column).any():
+        return column.astype(np.int64)
+    texts = [None if is_missing(name) else str(int(name)) for name in column.tolist()]
+    return np.array(texts, object)
 
 
 def typed_names(column: Array, role: str) -> Array:
-    """Convert a column of names to an int64 array or to an object array of str."""
-    if column.dtype.kind == "S":
-        column = np.char.decode(column)
-    if column.dtype == object:
-        missing = [is_missing(value) or value == "" for value in column]
-        _refuse_rows(np.array(missing, bool), f"{role} name")
-        inferred = np.array(column.tolist())
-        if inferred.dtype.kind in "iuf":
-            column = inferred
-    if column.dtype.kind == "f":
-        _refuse_rows(~np.isfinite(column), f"{role} name")
-        refuse_rounded(column, role)
-        rows = np.flatnonzero(column % 1)
-        if len(rows):
-            raise InputError(
-                f"names of {role}s must be integers or text; row {rows[0]} has {column[rows[0]]}"
-            )
-    if column.dtype.kind in "if" or (column.dtype.kind == "u" and (column < 2**63).all()):
-        return column.astype(np.int64)
-    if column.dtype.kind == "M":
-        _refuse_rows(np.isnat(column), f"{role} name")
-    return np.array([str(value) for value in plain_values(column)], dtype=object)
+    """Convert a column of names to an int64 array or to an object array of str.
+
+    Raises InputError if some are missing.
+    """
+    names = name_column(column, role)
+    listed = names.tolist()
+    missing = [row for row, name in enumerate(listed) if is_missing(name) or name == ""]
+    if missing:
+        raise InputError(
+            f"names of {role}s are missing: row(s) {shortened(list(map(str, missing)))} (the first"
+            " is row 0)"
+        )
+    if names.dtype.kind == "i":
+        return names.astype(np.int64)
+    return np.array([str(name) for name in listed], object)
 
 
 def ratings_source(
@@ -677,16 +611,4 @@ def ratings_source(
             f"columns={form.columns!r} is for files and data frames; columns of arrays are user,"
             " item, rating"
         )
-    found = read_ratings(X, y, form, timed=timed, ordered=True)
-    table = _table_of(found.columns)
-    names = [found.labels.get(role, role) for role in found.columns]
-    return table._replace(
-        file=replace(table.file, names=names),
-        about=found.about,
-        left_out=found.left_out,
-        unrated=found.unrated,
-        labels=found.labels,
-        reading=form.reading._replace(matrix=bool(found.about)),
-        odd=found.odd,
-        weightless=found.weightless,
-    )
+    return memory_table(X, y, form, timed=timed)

@@ -82,10 +82,10 @@ def _message(file: Source, number: int, rows: Sequence[_Row]) -> str:
         " remove them"
     )
     if any("missing" in row.fault for row in rows):
-        message += (
-            ", or leave out lines that have WORD in place of a name or a rating by"
-            f" {named('missing')} WORD ('' for an empty field)"
-        )
+        option = f"{named('missing')} WORD ('' for an empty field)"
+        if file.is_in_memory:
+            option = "missing=['WORD'] ([''] for an empty field)"
+        message += f", or leave out lines that have WORD in place of a name or a rating by {option}"
     if any(row.text is not None for row in rows):
         message += "; write numbers with a point for decimals, and no other comma, sign or unit"
     for place, row in zip(file.places([row.row for row in rows]), rows, strict=True):

@@ -7,19 +7,9 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from functools import partial
 from pathlib import Path
 
-from dsgmcmc.input.arrays import RatingArrays
-from dsgmcmc.input.load import (
-    RatingsTable,
-    create_raw,
-    fetch_ratings,
-    load,
-    open_long,
-    open_ratings,
-)
-from dsgmcmc.input.roles import NAMED_ROLES
+from dsgmcmc.input.arrays import RatingArrays, read_table
+from dsgmcmc.input.load import open_long, open_ratings
 from dsgmcmc.input.sources.labelled import Choice
-from dsgmcmc.input.values import not_rated_sql
-from dsgmcmc.ratings.names import of_parts, part_role, part_sql
 from dsgmcmc.ratings.reading import Reading
 from dsgmcmc.tables.session import Session, interruptible, open_session
 from dsgmcmc.tables.usual import Columns
@@ -79,24 +69,4 @@ def _read(
         missing=reading.missing if is_matrix else None,
         choice=choice,
     )
-    create_raw(db, [table])
-    load(db, table, timed=False, missing=reading.missing)
-    selected = _names_sql(table, integers)
-    if table.has_ratings:
-        selected["rating"] = "rating"
-    is_rated = f"NOT {not_rated_sql(reading.missing)}"
-    return RatingArrays(fetch_ratings(db, selected, is_rated), labels={})
-
-
-def _names_sql(table: RatingsTable, integers: Mapping[str, Sequence[bool]]) -> dict[str, str]:
-    """Return SQL of every part of the names of users and items, by role."""
-    selected = {}
-    for role in NAMED_ROLES:
-        n_parts = len(of_parts(table.columns, role)) or 1  # labels of a matrix have no column
-        for k in range(n_parts):
-            name = part_sql(f"{role}_id", k, n_parts)
-            is_integer = k < len(integers[role]) and integers[role][k]
-            if is_integer and not table.has_integers(role):
-                name = f"regexp_replace(trim({name}), '[.]0+$', '')"
-            selected[part_role(role, k)] = name
-    return selected
+    return read_table(db, table, reading.missing, integers)

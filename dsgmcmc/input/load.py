@@ -82,8 +82,6 @@ class RatingsTable(NamedTuple):
         Positions of the columns of groups that are held out together.
     about : str
         How a matrix in memory was read.
-    left_out : int
-        Number of ratings that were left out of a table in memory, because they are not known.
     unrated : dict of str to list of str
         Names of the rows and columns of a matrix in memory that have no ratings, by "user" and
         "item".
@@ -93,8 +91,8 @@ class RatingsTable(NamedTuple):
         What users have said of a table in memory.
     odd : OddColumns
         Columns of a matrix in memory that may be no items.
-    weightless : int
-        Number of ratings of weight 0 that were left out of a table in memory.
+    are_rows_numbered : bool
+        Whether the rows of a matrix in memory have no labels, so that their names are positions.
     """
 
     file: Source
@@ -102,12 +100,11 @@ class RatingsTable(NamedTuple):
     test: bool = False
     groups: tuple[int, ...] = ()
     about: str = ""
-    left_out: int = 0
     unrated: Mapping[str, list[str]] = MappingProxyType({})
     labels: Mapping[str, str] = MappingProxyType({})
     reading: Reading | None = None
     odd: OddColumns = OddColumns([])
-    weightless: int = 0
+    are_rows_numbered: bool = False
 
     @property
     def is_wide(self) -> bool:
@@ -353,7 +350,7 @@ def load(
         insert_unrated(db, entity, names)
     first = scalar(db, "SELECT count(*) FROM raw")
     dates = DateReading()
-    left_out = table.left_out
+    left_out = 0
     odd = table.odd
     weightless = 0
     if table.is_wide:
@@ -364,7 +361,7 @@ def load(
         odd = wide.odd
     else:
         _append(db, table, missing_words(missing), timed=timed)
-        weightless = table.weightless + _mark_weightless(db, table, first)
+        weightless = _mark_weightless(db, table, first)
         _read_texts(db, table, first)
         dates = _load_dates(db, table, first)
         unread = dates.unread

@@ -20,7 +20,7 @@ from dsgmcmc.input.roles import Heading, locate, parse_columns
 from dsgmcmc.input.sources.annotated import is_annotated
 from dsgmcmc.input.sources.tables import is_number
 from dsgmcmc.input.values import TRUTH, Missing, are_truth
-from dsgmcmc.tables.frames import Frame, as_frame, is_data_array
+from dsgmcmc.tables.frames import Frame, as_frame, is_data_array, is_missing
 from dsgmcmc.tables.usual import EMPTY, Columns, joined, shortened
 from dsgmcmc.types import Array, Float64, Mask
 
@@ -284,17 +284,6 @@ def _column_of_names(X: Any, table: Array, position: int) -> Array:
 # ---------------------------------------------------------------------------------- cells
 
 
-def is_missing(value: Any) -> bool:
-    """Whether a value is None, NaN or pandas.NA.
-
-    NaN is not itself, and comparisons of pandas.NA are neither true nor false.
-    """
-    try:
-        return value is None or bool(value != value)
-    except TypeError:
-        return True
-
-
 def are_words(values: Iterable[Any], words: Sequence[str]) -> Mask:
     """Return a mask of values that are words; missing ones are, if a word is for an empty field."""
     empty = not set(words).isdisjoint(EMPTY)
@@ -336,19 +325,6 @@ def _refuse_other(row: int, value: Any) -> None:
         is_other = not hasattr(value, "__float__") and not is_missing(value)
     if is_other:
         raise ValueError(f"row {row} has {str(value)[:60]!r} (the first is row 0)")
-
-
-def refuse_infinite(bad: Mask, columns: Mapping[str, Array]) -> None:
-    """Raise InputError if cells of a matrix, by user and item, are `bad`."""
-    cells = np.flatnonzero(bad)
-    if not len(cells):
-        return
-    found = [f"user {columns['user'][k]}, item {columns['item'][k]}" for k in cells[:5].tolist()]
-    if len(cells) > 5:
-        found.append("...")
-    raise InputError(
-        f"{len(cells):,} cell(s) of the matrix are NaN or infinite: {'; '.join(found)}"
-    )
 
 
 # ---------------------------------------------------------------------------------- filled matrices

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Set
-from contextlib import contextmanager
+from collections.abc import Iterable, Set
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from dsgmcmc.errors import InputError
 from dsgmcmc.input.sources.tables import is_number
 from dsgmcmc.tables.session import literal
 from dsgmcmc.types import Float32
@@ -91,19 +89,3 @@ def truth_sql(text: str) -> str:
     """Return SQL of 1 or 0 for a text that means true or false, or NULL."""
     cases = " ".join(f"WHEN {literal(word)} THEN {number:g}" for word, number in TRUTH.items())
     return f"CASE lower(trim({text})) {cases} END"
-
-
-class MissingValuesError(InputError):
-    """Names or numbers are missing."""
-
-
-@contextmanager
-def advising_missing(errors: type[InputError]) -> Iterator[None]:
-    """Context in which such errors say how to leave out rows without a name or a rating."""
-    try:
-        yield
-    except errors as error:
-        raise InputError(
-            f"{error}; missing=[''] leaves out rows without a value, missing=['NULL'] those with"
-            " this word"
-        ) from error

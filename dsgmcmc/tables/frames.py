@@ -5,7 +5,7 @@ They are of Arrow, DuckDB or xarray, structured arrays, or what pandas has in an
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,9 @@ import numpy as np
 from dsgmcmc.errors import InputError
 from dsgmcmc.tables.usual import find_column
 from dsgmcmc.types import Array
+
+#: Types of numbers in columns of objects.
+_NUMBERS = (int, float, np.integer, np.floating)
 
 
 class Frame:
@@ -182,6 +185,41 @@ def _as_array(column: Any) -> Array:
     if column.null_count:
         return np.array(column.to_pylist(), object)
     return np.asarray(column.to_numpy(zero_copy_only=False))
+
+
+def is_missing(value: Any) -> bool:
+    """Whether a value is None, NaN or pandas.NA.
+
+    NaN is not itself, and comparisons of pandas.NA are neither true nor false.
+    """
+    try:
+        return value is None or bool(value != value)
+    except TypeError:
+        return True
+
+
+def plain_column(column: Array) -> Array:
+    """Return a column as DuckDB reads it: of numbers, or of texts with None for missing values."""
+    if column.dtype.kind == "S":
+        column = np.char.decode(column)
+    if column.dtype == object:
+        types = set(map(type, column.tolist()))
+        if bool not in types and all(issubclass(found, _NUMBERS) for found in types):
+            column = _numbers(column, types)
+    if column.dtype.kind in "iufb":
+        return column
+    texts = [None if is_missing(value) else str(value) for value in plain_values(column)]
+    return np.array(texts, object)
+
+
+def _numbers(column: Array, types: Set[type]) -> Array:
+    """Return a column of objects that are numbers as numbers; unchanged if int64 is too small."""
+    if any(issubclass(found, float | np.floating) for found in types):
+        return column.astype(np.float64)
+    try:
+        return column.astype(np.int64)
+    except OverflowError:
+        return column
 
 
 def plain_values(column: Array) -> list[Any]:

@@ -71,16 +71,27 @@ class JsonFile(Source):
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryTable(Source):
-    """Columns in memory: (n,) arrays of numbers, or of texts and None as object."""
+    """Columns in memory: (n,) arrays of numbers, or of texts and None as object.
+
+    Rows may be `cells` of a matrix, which has no such rows.
+    """
 
     is_in_memory: ClassVar[bool] = True
 
     arrays: Sequence[Array]
+    cells: bool = False
 
     @classmethod
     def of(cls, path: Path, arrays: Mapping[str, Array]) -> Self:
         """Make a table of named columns."""
-        return cls(path, list(arrays), arrays=list(arrays.values()))
+        types = ["VARCHAR" if array.dtype == object else "" for array in arrays.values()]
+        return cls(path, list(arrays), types, arrays=list(arrays.values()))
+
+    @override
+    def places(self, rows: Sequence[int]) -> list[str]:
+        if self.cells:
+            return ["a cell of the matrix"] * len(rows)
+        return super().places(rows)
 
     @override
     def has_integers(self, k: int) -> bool:

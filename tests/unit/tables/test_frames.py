@@ -106,7 +106,7 @@ def test_masked_cells_are_not_rated():
     ratings = np.ma.masked_array([1.0, 2.0, 3.0, 4.0], [0, 0, 1, 0])
     rows = np.ma.column_stack([pairs, ratings])
     for given in ((pairs, ratings), (rows,)):
-        with pytest.raises(InputError, match=r"one rating is missing.*: row 2"):
+        with pytest.raises(InputError, match=r"row 2 .*: the rating is missing"):
             read_ratings(*given)
     whole = np.ma.masked_array(np.column_stack([pairs, [1, 2, 3, 4]]))
     assert read_ratings(whole).columns["rating"].tolist() == [1, 2, 3, 4]
