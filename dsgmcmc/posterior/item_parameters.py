@@ -20,11 +20,13 @@ Gaps between thresholds are equal for all items, unless items have thresholds of
 that lacks a level has no threshold below it (NaN). If users have thresholds of their own, beta_jk
 belongs to the shared ones.
 
-**Fit of items.** z_ij is a rating's residual in units of its sd at a draw. *Outfit* is the mean of
-z^2 over the ratings of an item, and *infit* the mean weighted by the variances, both averaged over
-draws; 1 is expected. ``p`` is the posterior predictive probability that the outfit of replicated
-ratings is at least that of the ratings. The ratings are those of the test, if there are any, and
-otherwise those of the training, on which residuals are smaller.
+**Fit of items.** z_ij is a rating's residual in units of its sd. *Outfit* is the mean of z^2 over
+the ratings of an item, and *infit* the mean weighted by the variances; 1 is expected. ``p`` is the
+posterior predictive probability that the outfit of replicated ratings is at least that of the
+ratings. The ratings are those of the test, if there are any: their means and variances are those of
+the predictive distribution, which the error of the ability at a draw belongs to. Draws of the
+abilities follow training ratings, so that these have the mean and variance at every draw, and
+infit and outfit are averaged over draws.
 """
 
 from __future__ import annotations
@@ -69,11 +71,12 @@ class Parameters(NamedTuple):
 
 
 class RatedPairs(NamedTuple):
-    """Ratings of known users and items, (q,) each."""
+    """Ratings of known users and items, (q,) each, and whether they were held out."""
 
     users: Int32
     items: Int32
     values: Array
+    held_out: bool
 
 
 class ItemFit(NamedTuple):
@@ -245,11 +248,11 @@ def ratings_of_fit(run: Run, data: Path | None) -> RatedPairs:
     """
     users, items = run.test_pairs()
     if len(users) and not run.unfinished:
-        return RatedPairs(users, items, predict_test(run).rating)
+        return RatedPairs(users, items, predict_test(run).rating, held_out=True)
     with run.open_ratings(data) as ratings:
         rows = np.arange(len(run.users), dtype=np.int32)
         found = training_ratings(ratings, "user", rows)
-    return RatedPairs(found.rows.astype(np.int32), found.others, found.values)
+    return RatedPairs(found.rows.astype(np.int32), found.others, found.values, held_out=False)
 
 
 def item_fit(run: Run, ratings: RatedPairs) -> ItemFit:
@@ -260,29 +263,30 @@ def item_fit(run: Run, ratings: RatedPairs) -> ItemFit:
     weights = run.draw_weights[positions] / run.draw_weights[positions].sum()
     predictor = Predictor(run, PredictOptions())
     n = len(run.items)
-    level = nearest_level(ratings.values, run.levels)
+    values = run.levels[nearest_level(ratings.values, run.levels)]
     infit = np.zeros(n)
     outfit = np.zeros(n)
     p = np.zeros(n)
     counts = np.bincount(ratings.items, minlength=n)
+    expected = predictor.moments(ratings.users, ratings.items)
     for position, weight in zip(positions, weights.tolist(), strict=True):
         stream = RandomStream(run.config.seed, chain=0, iteration=position)
-        uniforms = stream.generator(Purpose.REPLICATE).random(len(level))
-        mean = np.empty(len(level))
-        variance = np.empty(len(level))
-        replicated = np.empty(len(level))
+        uniforms = stream.generator(Purpose.REPLICATE).random(len(values))
+        replicated = np.empty(len(values))
         batches = predictor.distributions(ratings.users, ratings.items, [position])
         for rows, predictive in batches:
-            mean[rows] = predictive.mean
-            variance[rows] = np.square(predictive.sd)
             replicated[rows] = predictive.quantile(uniforms[rows])
-        squares = np.square(run.levels[level] - mean)
+            if not ratings.held_out:
+                expected.mean[rows] = predictive.mean
+                expected.sd[rows] = predictive.sd
+        variance = np.square(expected.sd)
+        squares = np.square(values - expected.mean)
         of_ratings = np.bincount(ratings.items, squares / variance, n)
-        of_replicates = np.bincount(ratings.items, np.square(replicated - mean) / variance, n)
+        of_replicates = np.square(replicated - expected.mean) / variance
         with np.errstate(invalid="ignore", divide="ignore"):
             spread = np.bincount(ratings.items, variance, n)
             infit += weight * np.bincount(ratings.items, squares, n) / spread
             outfit += weight * of_ratings / counts
-        p += weight * (of_replicates >= of_ratings)
+        p += weight * (np.bincount(ratings.items, of_replicates, n) >= of_ratings)
     p[counts == 0] = np.nan
     return ItemFit(infit, outfit, p)

@@ -84,6 +84,19 @@ def test_an_item_without_discrimination_does_not_fit(rasch):
     assert (items["p"][:-1] > 0.01).all()
 
 
+def test_items_that_fit_have_a_uniform_p_on_answers_held_out(ability, difficulty):
+    """The mean of 20 uniform p has the sd 0.065; residuals by single draws gave 0.2. Infit and
+    outfit of 120 answers have an sd of 0.1 or less.
+    """
+    answers = draw(ability, difficulty[:, None], np.ones(ITEMS))
+    settings = LEVELS | {"sampler": "gibbs", "iterations": 300, "burn_in": 100}
+    model = BPMF(**settings, test_fraction=0.3, random_state=0).fit(answers)
+    items = model.item_parameters()
+    assert 0.37 < items["p"].mean() < 0.63
+    assert items["infit"].mean() == pytest.approx(1, abs=0.05)
+    assert items["outfit"].mean() == pytest.approx(1, abs=0.1)
+
+
 def test_2pl_parameters_are_recovered(ability, difficulty, slopes):
     """Discriminations whose geometric mean is 1."""
     answers = draw(ability, difficulty[:, None], slopes)
