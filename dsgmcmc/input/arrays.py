@@ -18,6 +18,7 @@ from dsgmcmc.input.form import ANY_FORM, InputForm
 from dsgmcmc.input.load import RatingsTable, create_raw, fetch_ratings, load
 from dsgmcmc.input.matrices import (
     are_cells,
+    count_cells,
     has_holes,
     read_matrix,
 )
@@ -519,10 +520,16 @@ def _frame_columns(
 
 @contextmanager
 def _advising_index(X: Any) -> Iterator[None]:
-    """Context in which errors about columns say how the index of a data frame becomes columns."""
+    """Context in which errors about columns say what else a data frame may be.
+
+    Its index may have columns; and a frame of numbers in texts may be a matrix.
+    """
     try:
         yield
     except InputError as error:
+        cells = count_cells([np.asarray(X[label]) for label in X.columns])
+        if cells and not cells["bound"] and len(X.columns) > 4 and "matrix" not in str(error):
+            raise InputError(f"{error}{_MATRIX_ADVICE}") from error
         levels = [
             str(name)
             for name in getattr(getattr(X, "index", None), "names", ())

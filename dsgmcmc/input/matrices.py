@@ -7,22 +7,30 @@ known cells of the matrix that was read.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import replace
+from decimal import Decimal
 from importlib import import_module
+from numbers import Real
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from dsgmcmc.errors import InputError, refusing
-from dsgmcmc.input.bounds import cell_bound, is_bound, stand_in
+from dsgmcmc.errors import InputError
+from dsgmcmc.input.bounds import cell_bound, is_bound
 from dsgmcmc.input.odd_columns import NOTHING
 from dsgmcmc.input.roles import Heading, locate, parse_columns
 from dsgmcmc.input.sources.annotated import is_annotated
+from dsgmcmc.input.sources.columns import MemoryTable
 from dsgmcmc.input.sources.tables import is_number
-from dsgmcmc.input.values import TRUTH, Missing, are_truth
-from dsgmcmc.tables.frames import Frame, as_frame, is_data_array, is_missing
-from dsgmcmc.tables.usual import EMPTY, Columns, joined, shortened
-from dsgmcmc.types import Array, Float64, Mask
+from dsgmcmc.input.values import TRUTH, Missing
+from dsgmcmc.input.wide import CellReader, Cells
+from dsgmcmc.ratings.names import array_of
+from dsgmcmc.tables.frames import Frame, as_frame, is_data_array, is_missing, texts_of
+from dsgmcmc.tables.usual import Columns, joined, shortened
+from dsgmcmc.types import Array, Float64
 
 
 class Matrix(NamedTuple):
@@ -74,7 +82,7 @@ def read_matrix(
     """
     X = as_frame(X)
     table = np.asarray(X)
-    if missing.words or table.dtype.kind not in "iuf":
+    if table.dtype.kind not in "iuf":
         table = np.array(X, object)
     if table.ndim != 2:
         raise InputError(f"expected a matrix of shape (users, items); found {table.shape}")
@@ -94,20 +102,30 @@ def read_matrix(
             table = np.delete(table, position, axis=1)
             del labels[position]
     table, labels, others = _without_ignored(table, labels, ignored, position)
-    bounds = None
-    if table.dtype == object:
-        table[are_words(table.flat, missing.words).reshape(table.shape)] = np.nan
-        bounds = _take_bounds(table)
-        values = _matrix_values(table, labels)
+    users = np.arange(len(table)) if names is None else names
+    cells = _read_cells(table, users, labels, missing.words)
+    values = cells.values
+    if len(missing.codes):
+        is_code = np.isin(values.astype(np.float32), missing.codes)
+        values[is_code] = np.nan
+        if cells.bounds is not None:
+            cells.bounds[:, is_code] = np.nan
+    return Matrix(names, labels, values, position, named_by, others, cells.bounds)
+
+
+def _read_cells(table: Array, users: Array, labels: Sequence[Any], words: Sequence[str]) -> Cells:
+    """Return the cells of a table (n, J) of numbers, or of objects, as those of a file are read."""
+    source = replace(MemoryTable.of(Path("the matrix"), {}), first_row=0)
+    names = texts_of(users)
+    items = texts_of(array_of(labels))
+    reader = CellReader(source, items, words, columns=range(len(labels)))
+    if table.dtype == object and table.size:
+        cells = reader.read(texts_of(table.ravel()).reshape(table.shape).tolist(), names, 0)
     else:
         values = table.astype(np.float64)
-    if len(missing.codes):
-        values[np.isin(values.astype(np.float32), missing.codes)] = np.nan
-    if names is not None and missing.words:
-        values[are_words(names, missing.words)] = np.nan
-    if bounds is not None:
-        bounds[:, np.isnan(values)] = np.nan
-    return Matrix(names, labels, values, position, named_by, others, bounds)
+        cells = reader.note(values, names, values, 0)
+    reader.refuse()
+    return cells
 
 
 def _without_ignored(
@@ -129,8 +147,13 @@ def _without_ignored(
 
 
 def _plain_labels(labels: Any) -> list[Any]:
-    """Return the labels of columns; those of several levels are joined, without constant levels."""
+    """Return the labels of columns; those of several levels are joined, without constant levels.
+
+    Floats become texts, unless all are whole numbers.
+    """
     plain: list[Any] = list(labels)
+    if any(isinstance(label, float) and label % 1 for label in plain):
+        return [str(label) for label in plain]
     if not plain or not all(isinstance(label, tuple) for label in plain):
         return plain
     levels = list(zip(*plain, strict=True))
@@ -140,93 +163,29 @@ def _plain_labels(labels: Any) -> list[Any]:
     return [", ".join(map(str, label)) for label in zip(*(varying or levels), strict=True)]
 
 
-def _matrix_values(table: Array, labels: Sequence[Any]) -> Float64:
-    """Return the numbers in a table of objects, with NaN for missing ones."""
-    missing = np.fromiter(map(is_missing, table.flat), bool).reshape(table.shape)
-    table[missing] = np.nan
-    _refuse_words(table, labels)
-    columns = [
-        read_numbers(column, f"a matrix has numbers alone, unlike its column {label}")
-        for label, column in zip(labels, table.T, strict=True)
-    ]
-    return np.column_stack(columns)
+def count_cells(columns: Sequence[Array]) -> Counter[str] | None:
+    """Count cells of columns that are written as text: "number" and "bound"; None if some are none.
 
-
-def _refuse_words(table: Array, labels: Sequence[Any]) -> None:
-    """Raise InputError if a word for true or false stands alone in columns of words.
-
-    Words among numbers are refused as other texts are.
+    Others must be numbers, of any type, or missing.
     """
-    found = {}
-    words = set[str]()
-    for label, column in zip(labels, table.T, strict=True):
-        texts = [str(value) for value in column.tolist() if not is_missing(value)]
-        of_column = {text.lower() for text in texts}
-        if column.dtype == object and texts and of_column <= TRUTH.keys():
-            found[label] = texts[0]
-            words |= of_column
-    if not found or are_truth(words):
-        return
-    label, text = next(iter(found.items()))
-    raise InputError(
-        f"column {label} of the matrix has no word but {text!r}, which is not taken for true"
-        " or false: write numbers, such as 1 and 0, or give missing=[WORD]"
-    )
-
-
-def _take_bounds(table: Array) -> Float64 | None:
-    """Return the bounds of cells such as ``<0.1``, which become numbers between them.
-
-    None if there are no such cells.
-    """
-    bounds = None
-    for k, value in enumerate(table.flat):
-        if not isinstance(value, str):
+    counts: Counter[str] = Counter()
+    for column in columns:
+        if column.dtype.kind in "iufb":
             continue
-        found = cell_bound(value)
-        if found is None:
-            continue
-        if bounds is None:
-            bounds = np.full((2, table.size), np.nan)
-        bounds[:, k] = found
-    if bounds is None:
-        return None
-    bounds = bounds.reshape(2, *table.shape)
-    is_bound = ~np.isnan(bounds[0])
-    table[is_bound] = stand_in(bounds[0][is_bound], bounds[1][is_bound])
-    return bounds
-
-
-def _count_bounds(column: Array) -> int | None:
-    """Return how many values of a column of objects are bounds.
-
-    None if others are neither numbers, which may be written as text, nor missing.
-    """
-    number = 0
-    for value in column.tolist():
-        if is_missing(value) or isinstance(value, int | float | np.number):
-            continue
-        if not isinstance(value, str):
-            return None
-        if cell_bound(value) is not None:
-            number += 1
-        elif not is_number(value):
-            return None
-    return number
+        for value in column.ravel().tolist():
+            if isinstance(value, str) and cell_bound(value) is not None:
+                counts["bound"] += 1
+            elif isinstance(value, str) and is_number(value):
+                counts["number"] += 1
+            elif not (is_missing(value) or isinstance(value, Real | Decimal)):
+                return None
+    return counts
 
 
 def are_cells(columns: Sequence[Array]) -> bool:
-    """Whether columns have numbers alone, or numbers and texts of bounds."""
-    others = [column for column in columns if column.dtype.kind not in "iufb"]
-    bounds = 0
-    for column in others:
-        if column.dtype.kind not in "OU":
-            return False
-        number = _count_bounds(column.ravel())
-        if number is None:
-            return False
-        bounds += number
-    return bounds > 0 or not others
+    """Whether columns have numbers alone, or numbers and texts of bounds; texts may be names."""
+    counts = count_cells(columns)
+    return counts is not None and (counts["bound"] > 0 or not counts["number"])
 
 
 def has_holes(column: Array) -> bool:
@@ -279,52 +238,6 @@ def _column_of_names(X: Any, table: Array, position: int) -> Array:
         return np.array(table[:, position].tolist())
     # as numbers of one type, large names would be rounded
     return np.asarray(X[X.columns[position]])
-
-
-# ---------------------------------------------------------------------------------- cells
-
-
-def are_words(values: Iterable[Any], words: Sequence[str]) -> Mask:
-    """Return a mask of values that are words; missing ones are, if a word is for an empty field."""
-    empty = not set(words).isdisjoint(EMPTY)
-    return np.array(
-        [empty if is_missing(value) else str(value).strip().lower() in words for value in values],
-        bool,
-    )
-
-
-def read_numbers(column: Array, rule: str) -> Float64:
-    """Convert ratings to float64: numbers, or words for true and false if there are no others."""
-    if column.dtype.kind not in "OU":
-        return _floats(column, rule)
-    words = [None if is_missing(value) else str(value).lower() for value in column.tolist()]
-    known = set(words) - {None}
-    if not known or not known <= TRUTH.keys():
-        return _floats(column, rule)
-    return np.array([np.nan if word is None else TRUTH[word] for word in words])
-
-
-def _floats(column: Array, rule: str) -> Float64:
-    """Convert numbers, which may be written as text, to float64; an error begins with the rule."""
-    with refusing(rule, TypeError, ValueError):
-        if column.dtype.kind in "cmM":
-            raise TypeError(f"found {column.dtype}")
-        if column.dtype.kind in "OU":
-            for row, value in enumerate(column):
-                _refuse_other(row, value)
-        return column.astype(np.float64)
-
-
-def _refuse_other(row: int, value: Any) -> None:
-    """Raise ValueError if a value, in a row from 0, is no number."""
-    if isinstance(value, str):
-        is_other = not is_number(value)
-    elif isinstance(value, np.generic):  # dates and complex numbers of NumPy have __float__, too
-        is_other = value.dtype.kind not in "iufb"
-    else:
-        is_other = not hasattr(value, "__float__") and not is_missing(value)
-    if is_other:
-        raise ValueError(f"row {row} has {str(value)[:60]!r} (the first is row 0)")
 
 
 # ---------------------------------------------------------------------------------- filled matrices

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -465,102 +465,130 @@ def load_wide(
     """
     others = [k for k in range(table.width) if k not in roles.values()]
     items = np.array(_item_names(table, others), object)
-    items_without_name = _nameless(items)
     # numbers that mean "not rated" are counted when they are deleted
     words = missing_words(missing)
-    numbers = _Numbers(words)
-    left_out_items = _are_words(items, words)
+    reader = CellReader(table, items, words, columns=others)
     rows = table.rows(db)
     n_read = 0
     n_left_out = 0
+    first: Float64 | None = None
     is_rated = np.zeros(len(items), bool)
-    examined = _Examined(table, items, others)
     while piece := list(islice(rows, max(1, _CELLS // table.width))):
-        cells = numbers.table(piece, table.width)[:, others]
         users = np.array(_user_names(piece, roles, n_read), object)
-        left_out = ~np.isnan(cells) & (_are_words(users, words)[:, None] | left_out_items)
-        n_left_out += int(left_out.sum())
-        cells[left_out] = np.nan
-        filled = ~np.isnan(cells)
-        bad = np.isinf(cells) | (filled & (_nameless(users)[:, None] | items_without_name))
-        examined.add(piece, cells, users, bad=bad, has_words=numbers.has_words, n_before=n_read)
+        cells = reader.read(piece, users, n_read)
+        n_left_out += cells.n_left_out
+        filled = ~np.isnan(cells.values)
         is_rated |= filled.any(axis=0)
         silent = ~(filled.any(axis=1) | _nameless(users) | _are_words(users, words))
         insert_unrated(db, "user", users[silent].tolist())
         row, col = np.nonzero(filled)
         bounds = None
-        if numbers.has_bounds:
-            bounds = numbers.bounds(piece, table.width)[:, :, others][:, row, col]
-        _insert_cells(
-            db, {"u": users[row], "i": items[col], "x": cells[row, col]}, bounds, test=test
-        )
+        if cells.bounds is not None:
+            bounds = cells.bounds[:, row, col]
+        found = {"u": users[row], "i": items[col], "x": cells.values[row, col]}
+        _insert_cells(db, found, bounds, test=test)
+        if first is None:
+            first = cells.values
         n_read += len(piece)
         report(f"reading {table.path.name}: {n_read:,} rows")
-    examined.refuse()
-    insert_unrated(db, "item", items[~(is_rated | items_without_name | left_out_items)].tolist())
-    return WideRows(n_left_out, examined.odd(missing))
+    reader.refuse()
+    is_silent = ~(is_rated | _nameless(items) | _are_words(items, words))
+    insert_unrated(db, "item", items[is_silent].tolist())
+    labels = items.tolist()
+    if not table.header:  # users name such columns by their position
+        labels = [k + 1 for k in others]
+    return WideRows(n_left_out, _odd_columns(first, labels, missing))
 
 
-class _Examined:
-    """What is found in the cells of a table: faults, words, and columns that may be no items.
+def _odd_columns(
+    first: Float64 | None, labels: Sequence[object], missing: Sequence[str]
+) -> OddColumns:
+    """Find columns that may be no items in the first rows, (n, J), without codes in `missing`."""
+    if first is None:
+        return OddColumns([])
+    codes = [float(code) for code in missing if is_number(code)]
+    return find_odd_columns(np.where(np.isin(first, codes), np.nan, first), labels)
+
+
+class Cells(NamedTuple):
+    """Cells of some rows of a matrix.
+
+    Attributes
+    ----------
+    values : (n, J) float64
+        NaN where a cell is not rated.
+    bounds : (2, n, J) float64 or None
+        Lower and upper bounds of cells that are known only by bounds, infinite on an open side; NaN
+        in others. None if no cell has been known by bounds. `values` are between them.
+    n_left_out : int
+        Number of filled cells whose user or item has a word for what is not known.
+    """
+
+    values: Float64
+    bounds: Float64 | None
+    n_left_out: int
+
+
+class CellReader:
+    """Reads the cells of a matrix, some rows at a time, and notes what is wrong with them.
 
     Parameters
     ----------
     table : Source
+        The matrix, for messages.
     items : (J,) array of str
+    words : sequence of str
+        Words for what is not known.
     columns : sequence of int
-        Positions of the items in the table.
+        Positions of the items in the rows.
     """
 
-    def __init__(self, table: Source, items: Array, columns: Sequence[int]) -> None:
-        self._columns = columns
-        self._labels = items.tolist()
-        if not table.header:  # users name such columns by their position
-            self._labels = [k + 1 for k in columns]
-        self._bad = _BadCells(table, items)
-        self._words = _WordCells(table, items)
-        self._first: Float64 | None = None
-
-    def add(
-        self,
-        rows: Sequence[Sequence[str | None]],
-        cells: Float64,
-        users: Array,
-        *,
-        bad: Array,
-        has_words: bool,
-        n_before: int,
+    def __init__(
+        self, table: Source, items: Array, words: Sequence[str], *, columns: Sequence[int]
     ) -> None:
-        """Take note of some rows, given their numbers (n, J), NaN in empty cells."""
-        filled = ~np.isnan(cells)
+        self._words = words
+        self._columns = list(columns)
+        self._numbers = _Numbers(words)
+        self._nameless = _nameless(items)
+        self._left_out = _are_words(items, words)
+        self._bad = _BadCells(table, items)
+        self._of_words = _WordCells(table, items)
+
+    def read(self, rows: Sequence[Sequence[str | None]], users: Array, n_before: int) -> Cells:
+        """Return the cells of rows of texts, given the names of their users."""
+        width = len(rows[0])
+        values = self._numbers.table(rows, width)[:, self._columns]
+        cells = self.note(values, users, rows, n_before)
+        bounds = None
+        if self._numbers.has_bounds:
+            bounds = self._numbers.bounds(rows, width)[:, :, self._columns]
+            bounds[:, np.isnan(cells.values)] = np.nan
+        return cells._replace(bounds=bounds)
+
+    def note(self, values: Float64, users: Array, rows: Any, n_before: int) -> Cells:
+        """Return cells given their numbers (n, J), and take note of those that are wrong."""
+        filled = ~np.isnan(values)
+        left_out = filled & (_are_words(users, self._words)[:, None] | self._left_out)
+        values[left_out] = np.nan
+        filled &= ~left_out
+        bad = np.isinf(values) | (filled & (_nameless(users)[:, None] | self._nameless))
         if bad.any():
             self._bad.add(_columns_of(rows, self._columns), users, bad, n_before)
-        if has_words:
-            self._words.add(_columns_of(rows, self._columns), filled, n_before)
+        if self._numbers.has_words:
+            self._of_words.add(_columns_of(rows, self._columns), filled, n_before)
         else:
-            self._words.add_numbers(filled)
-        if self._first is None:
-            self._first = cells
+            self._of_words.add_numbers(filled)
+        return Cells(values, None, int(left_out.sum()))
 
     def refuse(self) -> None:
         """Raise InputError if cells have no number."""
         self._bad.refuse()
-        self._words.refuse()
-
-    def odd(self, missing: Sequence[str]) -> OddColumns:
-        """Find columns that may be no items, without values that mean "not rated"."""
-        if self._first is None:
-            return OddColumns([])
-        codes = [float(code) for code in missing if is_number(code)]
-        values = np.where(np.isin(self._first, codes), np.nan, self._first)
-        return find_odd_columns(values, self._labels)
+        self._of_words.refuse()
 
 
-def _columns_of(
-    rows: Sequence[Sequence[str | None]], columns: Sequence[int]
-) -> list[list[str | None]]:
-    """Return the fields of some columns."""
-    return [[row[k] for k in columns] for row in rows]
+def _columns_of(rows: Any, columns: Sequence[int]) -> list[list[str | None]]:
+    """Return the fields of some columns, as texts."""
+    return [[None if row[k] is None else str(row[k]) for k in columns] for row in rows]
 
 
 def _insert_cells(

@@ -6,6 +6,7 @@ They are of Arrow, DuckDB or xarray, structured arrays, or what pandas has in an
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -208,8 +209,20 @@ def plain_column(column: Array) -> Array:
             column = _numbers(column, types)
     if column.dtype.kind in "iufb":
         return column
-    texts = [None if is_missing(value) else str(value) for value in plain_values(column)]
-    return np.array(texts, object)
+    return texts_of(column)
+
+
+def texts_of(values: Array) -> Array:
+    """Return values as texts, (n,) object, with None for missing ones."""
+    return np.array([_text(value) for value in plain_values(values)], object)
+
+
+def _text(value: Any) -> str | None:
+    if is_missing(value):
+        return None
+    if isinstance(value, Fraction):
+        value = float(value)
+    return str(value)
 
 
 def _numbers(column: Array, types: Set[type]) -> Array:

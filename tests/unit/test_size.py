@@ -38,7 +38,7 @@ NODES = {
     "densities": 23_950,
     "diagnostics": 18_300,
     "features": 16_600,
-    "input": 50_150,
+    "input": 49_750,
     "kernels": 28_950,
     "model": 76_900,
     "parallel": 10_300,
@@ -49,7 +49,7 @@ NODES = {
     "runs": 30_400,
     "samplers": 14_550,
     "storage": 11_800,
-    "tables": 4_050,
+    "tables": 4_100,
     "targets": 2_800,
     "top": 14_200,
 }

@@ -5,6 +5,8 @@ rating.
 import gzip
 import re
 import warnings
+from decimal import Decimal
+from fractions import Fraction
 
 import numpy as np
 import pandas
@@ -174,6 +176,11 @@ def test_several_matrices_need_names(tmp_path):
     assert "several matrices need names of rows" in failed.err
 
 
+def of_objects(kind) -> pandas.DataFrame:
+    """The matrix with objects for numbers, and None for holes."""
+    return FRAME.astype(object).map(lambda x: None if np.isnan(x) else kind(x))
+
+
 #: What is given to `fit`, the parameters, and the ratings.
 GIVEN = {
     "array with nan": (VALUES, {}, FROM_0),
@@ -195,6 +202,18 @@ GIVEN = {
         {k: x for k, x in NAMED.items() if k[1] in ITEMS[:3]},
     ),
     "list": (VALUES.tolist(), {"matrix": True}, FROM_0),
+    "decimals": (of_objects(lambda x: Decimal(repr(x))), {}, NAMED),
+    "fractions": (of_objects(Fraction), {}, NAMED),
+    "floats as objects": (of_objects(float), {}, NAMED),
+    "texts": (of_objects(str), {"matrix": True}, NAMED),
+    "labels of floats": (
+        FRAME.set_axis([0.1, 0.3, 1.0, 3.0, 10.0, 30.0], axis=1),
+        {},
+        {
+            (user, ["0.1", "0.3", "1.0", "3.0", "10.0", "30.0"][ITEMS.index(item)]): x
+            for (user, item), x in NAMED.items()
+        },
+    ),
 }
 
 
@@ -213,8 +232,9 @@ NO_MATRIX = {
     "text": (
         FRAME.assign(x="a"),
         {"matrix": True},
-        "a matrix has numbers alone, unlike its column x",
+        r"leave out the column by ignore x; [\s\S]*row 0 .*, item x: 'a'",
     ),
+    "numbers as texts": (of_objects(str), {}, r"cannot tell which column .*give BPMF\(matrix=True"),
     "counts first": (
         np.column_stack([(~np.isnan(VALUES)).sum(axis=1), VALUES]),
         {},

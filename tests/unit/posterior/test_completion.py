@@ -356,7 +356,7 @@ def test_unknown_rows_and_columns_have_their_prior(framed, frame):
         (lambda frame: frame.set_axis(list("ABCDEFGH"), axis=1), "knows none of the columns: A"),
         (lambda frame: frame.set_axis(["a", *"abcdefg"], axis=1), "two columns of the matrix"),
         (lambda frame: frame.set_axis(["x"] * len(frame)), "two rows of the matrix"),
-        (lambda frame: frame.fillna(np.inf), "infinite cells"),
+        (lambda frame: frame.fillna(np.inf), "row 0 .*, item .: 'inf'"),
         (lambda frame: frame.to_numpy().tolist()[0], "expected a matrix"),
     ],
 )
