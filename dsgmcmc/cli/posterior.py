@@ -63,14 +63,18 @@ def predict(
 
     With --matrix, OUT has a row for each user and a column for each item, in the order of their
     names: known ratings as they were given, and the means of the others. It is CSV, Parquet, an
-    array of NumPy (.npy, without names) or netCDF (.nc). --draws 20 writes 20 such matrices, one
-    after another, whose holes are drawn with their noise.
+    array of NumPy (.npy, without names) or netCDF (.nc). --sd and --interval 0.9 add matrices of
+    standard deviations (0 where ratings are known) and quantiles: variables of netCDF, or files
+    beside OUT, filled.sd.csv, filled.q05.csv and filled.q95.csv. With --of-mean all cells have
+    their expected rating, without noise. --draws 20 writes 20 matrices, one after another, whose
+    holes are drawn with their noise. Users and items without ratings are not in the run; complete
+    in Python keeps them.
 
     \b
     Examples:
       dsgmcmc predict run pairs.csv -o predicted.csv
       dsgmcmc predict run pairs.csv -o predicted.csv --at-least 4 --probabilities
-      dsgmcmc predict run --matrix -o filled.csv
+      dsgmcmc predict run --matrix -o filled.csv --sd --interval 0.9
       dsgmcmc predict run --matrix --draws 20 -o imputed.nc
     """
     from dsgmcmc.posterior.cells.predict_file import predict_table
@@ -98,12 +102,22 @@ def _complete_matrix(
 
     from dsgmcmc.posterior.matrix.file import MatrixFile
     from dsgmcmc.posterior.run import Run
+    from dsgmcmc.posterior.settings import PredictOptions
     from dsgmcmc.terminal import console
 
     if out is None:
         raise InputError("--matrix needs --out OUT.csv, .parquet, .npy or .nc")
     stderr = console(stderr=True)
-    file = MatrixFile(Run(run), data=settings.data, imputations=settings.draws, clip=settings.clip)
+    options = PredictOptions(
+        of_mean=settings.of_mean, interval=settings.interval, clip=settings.clip
+    )
+    file = MatrixFile(
+        Run(run),
+        data=settings.data,
+        imputations=settings.draws,
+        options=options,
+        sd=settings.sd,
+    )
     summary = file.write(
         out,
         lambda blocks, number: track(

@@ -181,6 +181,16 @@ class Vocabulary:
     def __len__(self) -> int:
         return len(self.ids)
 
+    @property
+    def heading(self) -> str:
+        """Column, or dimension, of these names in a matrix: as in the ratings of the run.
+
+        It is the entity if that column is unknown, or would have the name of another one.
+        """
+        if len(self.labels) != 1 or self.labels[0] in _MATRIX_COLUMNS or "/" in self.labels[0]:
+            return self.entity
+        return self.labels[0]
+
     @override
     def __repr__(self) -> str:
         names = ", ".join(map(str, self.ids[:3].tolist()))
@@ -320,6 +330,9 @@ _RESULT_COLUMNS = re.compile(
     r"(user_id|item_id|item_name|score|rank|sd|mean|median|q[0-9]+|ratings|similarity|side|id"
     r"|chain|iteration|weight|tau|bias|bias_sd|factor_[0-9]+(_sd)?)"
 )
+
+#: Columns, and variables, of completed matrices.
+_MATRIX_COLUMNS = ("draw", "rating", "sd")
 
 
 def _result_column(entity: str, part: str) -> str:

@@ -17,6 +17,8 @@ from dsgmcmc.settings import Checked, named, setting
 By = Literal["likely", "exposure", "mean", "ucb", "lcb", "thompson", "sd"]
 #: What is done with unknown users and items of a file.
 Unknown = Literal["refuse", "prior"]
+#: Probability of intervals unless users say another one.
+INTERVAL = 0.9
 
 
 def _clip(default: bool) -> Any:
@@ -49,8 +51,10 @@ class PredictOptions(Checked):
     in_file: ClassVar[bool] = False
 
     of_mean: bool = setting("Predict the expected rating, without noise.", False)
-    interval: float = setting(
-        "Probability of the interval; 0.9 gives the quantiles q05 and q95.", 0.9
+    interval: float | None = setting(
+        "Probability of the interval; 0.9 gives the quantiles q05 and q95.",
+        None,
+        shown="0.9; with --matrix none",
     )
     at_least: float | None = setting(
         "Also predict the probability of at least this rating.", None, metavar="RATING"
@@ -62,8 +66,8 @@ class PredictOptions(Checked):
 
     @field_validator("interval")
     @classmethod
-    def _check_probability(cls, value: float) -> float:
-        if not 1e-9 <= value <= 1 - 1e-9:
+    def _check_probability(cls, value: float | None) -> float | None:
+        if value is not None and not 1e-9 <= value <= 1 - 1e-9:
             raise ValueError("expected a probability between 0 and 1")
         return value
 
@@ -79,7 +83,8 @@ class PredictOptions(Checked):
     @property
     def levels(self) -> tuple[float, float]:
         """Probabilities of the two quantiles."""
-        tail = round((1 - self.interval) / 2, 12)
+        interval = INTERVAL if self.interval is None else self.interval
+        tail = round((1 - interval) / 2, 12)
         return tail, 1 - tail
 
     @property
@@ -99,15 +104,25 @@ class PredictSettings(PredictOptions):
     draws: int = setting(
         "With --matrix, number of matrices to draw for multiple imputation.", 0, ge=0
     )
+    sd: bool = setting(
+        "With --matrix, also write standard deviations, which PAIRS always get.", False
+    )
     data: Path | None = _data("With --matrix, ratings file of the run.")
 
     @model_validator(mode="after")
     def _check_form(self) -> PredictSettings:
-        of_pairs = ("of_mean", "interval", "at_least", "probabilities", "unknown", "columns")
+        of_pairs = ["at_least", "probabilities", "unknown", "columns"]
         if not self.matrix:
-            if self.draws or self.data is not None:
-                raise ValueError(f"{named('draws')} and {named('data')} need {named('matrix')}")
+            if self.draws or self.sd or self.data is not None:
+                raise ValueError(
+                    f"{named('draws')}, {named('sd')} and {named('data')} need {named('matrix')}"
+                )
             return self
+        if self.draws and (self.sd or self.of_mean or self.interval is not None):
+            raise ValueError(
+                f"{named('draws')} writes drawn ratings: leave out {named('sd')},"
+                f" {named('of_mean')} and {named('interval')}"
+            )
         for name in of_pairs:
             if getattr(self, name) != type(self).model_fields[name].default:
                 raise ValueError(

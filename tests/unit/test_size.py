@@ -43,7 +43,7 @@ NODES = {
     "model": 76_900,
     "parallel": 10_300,
     "plots": 7_500,
-    "posterior": 65_800,
+    "posterior": 67_150,
     "prepare": 13_900,
     "ratings": 14_400,
     "runs": 30_400,

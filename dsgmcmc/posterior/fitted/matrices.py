@@ -62,9 +62,9 @@ class Matrices(FittedState):
         -------
         matrix
             Of the shape, the type and with the labels of X; a dense array if X is sparse. If the
-            model was not fitted to a matrix, a `Table` or data frame with a column ``user`` and one
-            for each item, in the order of their names; if names have several parts, with a row for
-            each pair, and a column for each part.
+            model was not fitted to a matrix, a `Table` or data frame with a column of users, named
+            as in the ratings, and one for each item, in the order of their names; if names have
+            several parts, with a row for each pair, and a column for each part.
             A model of three directions returns a row for each cell, or fills a DataArray with
             these dimensions.
         std, if `return_std`

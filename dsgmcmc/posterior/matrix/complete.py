@@ -11,9 +11,10 @@ to their weights. Random numbers are addressed by the matrix, the user and the i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,6 +42,43 @@ NODES = ((_NODES + 1) / 2).tolist()
 SHARES = (_SHARES / 2).tolist()
 
 
+class Within(NamedTuple):
+    """What is predicted of cells that are known to lie within bounds, (q,) float64 each."""
+
+    mean: Float64
+    sd: Float64
+    low: Float64
+    high: Float64
+
+    @classmethod
+    def of(cls, values: Float64, weights: Float64, levels: tuple[float, float]) -> Within:
+        """Summarise quantiles at the nodes and at all draws, (nodes, q, draws).
+
+        Quantiles of their mixture are those of these values with the weights of draws and nodes.
+        """
+        shares = np.array(SHARES)
+        mean = np.einsum("nqd,n,d->q", values, shares, weights)
+        square = np.einsum("nqd,n,d->q", np.square(values), shares, weights)
+        sd = np.sqrt(np.maximum(square - np.square(mean), 0.0))
+        in_order = values.transpose(1, 0, 2).reshape(values.shape[1], -1)
+        order = np.argsort(in_order, axis=1)
+        ends = np.cumsum(np.outer(shares, weights).ravel()[order], axis=1)
+        quantiles = []
+        for level in levels:
+            at = np.minimum((ends < level).sum(axis=1), ends.shape[1] - 1)[:, None]
+            found = np.take_along_axis(in_order, np.take_along_axis(order, at, axis=1), axis=1)
+            quantiles.append(found[:, 0])
+        return cls(mean, sd, *quantiles)
+
+    def between(self, bounded: BoundedCells) -> Within:
+        """Return the same with values between the bounds, which rounding may leave."""
+        mean, low, high = (
+            np.clip(values, bounded.lower, bounded.upper)
+            for values in (self.mean, self.low, self.high)
+        )
+        return Within(mean, self.sd, low, high)
+
+
 class Block(NamedTuple):
     """Predicted or drawn cells of some rows of a matrix.
 
@@ -53,12 +91,15 @@ class Block(NamedTuple):
     values : (n, J) float array
     sd : (n, J) float array or None
         Standard deviations of new ratings, if they were asked for.
+    others : dict of str to (n, J) float array
+        Further predictions, by name.
     """
 
     number: int
     rows: slice
     values: Array
     sd: Array | None = None
+    others: Mapping[str, Array] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -101,7 +142,7 @@ class Completion:
         run = self.run
         if run.has_effects or run.config.law.transform.name != "identity":
             return None
-        if Stack.nbytes(run) > STACK_BYTES or not self._are_known(self.items, len(run.items)):
+        if Stack.nbytes(run) > STACK_BYTES or not _are_known(self.items, len(run.items)):
             return None
         return Stack(run)
 
@@ -114,10 +155,6 @@ class Completion:
         if isinstance(average, TableAverage):
             return None
         return average
-
-    @staticmethod
-    def _are_known(index: Int32, number: int) -> bool:
-        return bool(np.all((index >= 0) & (index < number)))
 
     def blocks(self, users: Int32, *, by_draws: bool = False) -> Iterator[slice]:
         """Yield slices of users whose cells are predicted together.
@@ -178,7 +215,7 @@ class Completion:
         those of `within`.
         """
         average = self._average
-        if average is None or not self._are_known(users, len(self.run.users)):
+        if average is None or not _are_known(users, len(self.run.users)):
             return self.moments(users, bounded).mean
         assert self._stack is not None
         rows = self._stack.users(users)
@@ -207,7 +244,7 @@ class Completion:
 
     def _moments(self, users: Int32) -> Estimates:
         """Return moments of cells of which no bounds are known."""
-        known_rows = self._are_known(users, len(self.run.users))
+        known_rows = _are_known(users, len(self.run.users))
         if self._average is not None and known_rows and self.run.config.law.is_linear:
             return self._linear_moments(users)
         shape = (len(users), len(self.items))
@@ -250,33 +287,54 @@ class Completion:
         limits = self.run.limits if self.clip else UNLIMITED
         return limits.clip(cells)
 
+    def summaries(
+        self, users: Int32, names: Sequence[str], bounded: BoundedCells | None = None
+    ) -> dict[str, Array]:
+        """Return predictions of users and all items by `names` of the predictor, (n, J) each.
+
+        `bounded` is as for `means`.
+        """
+        columns = self._predictor.columns(
+            np.repeat(users, len(self.items)), np.tile(self.items, len(users))
+        )
+        cells = {name: columns[name].reshape(len(users), len(self.items)) for name in names}
+        if bounded is None:
+            return cells
+        within = self.within(users, bounded, self._predictor.options.levels)
+        named = dict(zip(self._predictor.options.predicted_columns, within, strict=True))
+        for name in names:
+            cells[name][bounded.row, bounded.column] = named[name]
+        return cells
+
     # ------------------------------------------------------------------ cells within bounds
 
-    def within(self, users: Int32, bounded: BoundedCells) -> Estimates:
-        """Return means and standard deviations of cells that are known to lie within bounds, (q,).
+    def within(
+        self, users: Int32, bounded: BoundedCells, levels: tuple[float, float] = (0.05, 0.95)
+    ) -> Within:
+        """Return what is predicted of cells that are known to lie within bounds, (q,) each.
 
-        They are those of the law between the bounds, over the draws.
+        It is that of the law between the bounds, over the draws.
 
         Parameters
         ----------
         users : (n,) int32
             Users of the rows in which the cells are.
         bounded : BoundedCells
+        levels : (float, float)
+            Probabilities of the two quantiles.
         """
-        cells = Estimates(np.empty(len(bounded.row)), np.empty(len(bounded.row)))
+        parts = []
         for start in range(0, len(bounded.row), PAIRS_WITHIN):
             part = bounded.select(slice(start, start + PAIRS_WITHIN))
             draws = self._predictor.predictors.at(users[part.row], self.items[part.column])
-            mean = np.zeros(len(part.row))
-            square = np.zeros(len(part.row))
-            for node, share in zip(NODES, SHARES, strict=True):
-                values = self._quantiles_within(np.full(draws.eta.shape, node), draws, part)
-                mean += share * (values @ draws.weights)
-                square += share * (np.square(values) @ draws.weights)
-            rows = slice(start, start + PAIRS_WITHIN)
-            cells.mean[rows] = np.clip(mean, part.lower, part.upper)
-            cells.sd[rows] = np.sqrt(np.maximum(square - np.square(mean), 0.0))
-        return cells
+            values = np.stack(
+                [
+                    self._quantiles_within(np.full(draws.eta.shape, node), draws, part)
+                    for node in NODES
+                ]
+            )
+            parts.append(Within.of(values, draws.weights, levels).between(part))
+        return Within(*map(np.concatenate, zip(*parts, strict=True)))
 
     def _quantiles_within(
         self, p: Float64, draws: PredictorDraws, bounded: BoundedCells
@@ -342,6 +400,10 @@ class Completion:
             values = self._quantiles_within(p, draws.at(chosen), bounded)[:, 0]
             drawn[cells] = np.clip(values, bounded.lower, bounded.upper)
         return drawn
+
+
+def _are_known(index: Int32, number: int) -> bool:
+    return bool(np.all((index >= 0) & (index < number)))
 
 
 @dataclass(frozen=True)

@@ -1,15 +1,19 @@
-"""Writes the completed training matrix to a file, a block of rows at a time.
+"""Writes the completed training matrix to files, a block of rows at a time.
 
 Rows are users and columns are items, both in the order of their names. Known cells, test ratings
-included, are as they were given. Imputations follow one another: CSV and Parquet have a first
-column ``draw``, and arrays a first dimension.
+included, are as they were given, with an sd of 0; expected ratings are of all cells. Imputations
+follow one another: CSV and Parquet have a first column ``draw``, and arrays a first dimension.
 
 ========  =================================================================================
-CSV       a column ``user``, and one for each item
+CSV       a column with the names of users, and one for each item
 Parquet   the same; DuckDB converts it from CSV, because it is slow with thousands of columns
 npy       (users, items) or (draws, users, items) float32, without names
-netCDF    the variable ``rating`` with the dimensions ``user`` and ``item``, and their names
+netCDF    the variable ``rating`` with a dimension for users and one for items, and their names
 ========  =================================================================================
+
+The column, or the dimension, of users is named as in the ratings of the run, or else ``user``.
+Standard deviations and quantiles are variables of netCDF (``sd``, ``q05``, ``q95``), and elsewhere
+files of their own beside the first: ``OUT.sd.csv``, ``OUT.q05.csv``.
 """
 
 from __future__ import annotations
@@ -17,26 +21,31 @@ from __future__ import annotations
 import csv
 import io
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from dsgmcmc.errors import InputError, writing
+from dsgmcmc.posterior.cells.predict import Predictor
 from dsgmcmc.posterior.export import require
 from dsgmcmc.posterior.index import Vocabulary
 from dsgmcmc.posterior.matrix.complete import Block, Completion
-from dsgmcmc.posterior.matrix.known import KnownCells
+from dsgmcmc.posterior.matrix.known import BoundedCells, KnownCells, cells_in_rows
 from dsgmcmc.posterior.run import Run
-from dsgmcmc.storage.files import check_target, remove_folder, replacing, sync, write_file
+from dsgmcmc.posterior.settings import PredictOptions
+from dsgmcmc.storage.files import check_target, remove_folder, replacing, sync
 from dsgmcmc.types import Array, Int32, Int64
 
 SUFFIXES = (".csv", ".parquet", ".pq", ".npy", ".nc")
 #: Type of text of any length in HDF5, as h5py describes it.
 TEXT = np.dtype("O", metadata={"vlen": str})
+#: Writes the values of a block of one matrix.
+Sink = Callable[[Block, Array], Any]
 #: Shows progress: passes on blocks, given their number.
 Tracker = Callable[[Iterable[Block], int], Iterable[Block]]
 
@@ -52,14 +61,17 @@ class MatrixFile:
         Path of the run's ratings file, if it was moved.
     imputations : int
         Number of matrices that are drawn; 0 for one with expected ratings.
-    clip : bool
-        Whether to clip predictions to the range of the levels, if any, and of counts at 0.
+    options : PredictOptions
+        What is predicted; quantiles are written if they have an interval.
+    sd : bool
+        Whether to write standard deviations.
     """
 
     run: Run
     data: Path | None = None
     imputations: int = 0
-    clip: bool = True
+    options: PredictOptions = field(default_factory=partial(PredictOptions, clip=True))
+    sd: bool = False
 
     @cached_property
     def users(self) -> Int32:
@@ -81,7 +93,24 @@ class MatrixFile:
 
     @cached_property
     def _completion(self) -> Completion:
-        return Completion(self.run, self.items, clip=self.clip)
+        predictor = Predictor(self.run, self.options)
+        return Completion(self.run, self.items, self.options.clip, predictor)
+
+    @cached_property
+    def _others(self) -> list[str]:
+        """Names of the predictions beside the first.
+
+        Raises InputError if ratings have no standard deviation.
+        """
+        names = Predictor(self.run, self.options).names
+        if self.sd and "sd" not in names:
+            raise InputError(
+                "under student-t, ratings on a log scale have no standard deviation: use --interval"
+            )
+        others = ["sd"] if self.sd else []
+        if self.options.interval is not None:
+            others += names[-2:]
+        return others
 
     def write(self, out: Path, track: Tracker) -> dict[str, int]:
         """Write the file atomically; return the numbers of ``users``, ``items`` and known cells.
@@ -95,24 +124,29 @@ class MatrixFile:
         suffix = out.suffix.lower()
         if suffix not in SUFFIXES:
             raise InputError(f"{out}: the suffix of a matrix must be one of {', '.join(SUFFIXES)}")
-        check_target(out, force=True)
         if suffix not in (".npy", ".nc"):
             self._refuse_equal_names(ignores_case=suffix != ".csv")
         if suffix == ".nc":
             require("`dsgmcmc predict --matrix --out OUT.nc`", "h5netcdf")
         if self.imputations:
             self._completion.need_distribution()
+        files = {"rating": out}
+        if suffix != ".nc":
+            files |= {name: out.with_name(f"{out.stem}.{name}{suffix}") for name in self._others}
+        for file in files.values():
+            check_target(file, force=True)
         cells = KnownCells(self.run, self.data)
         blocks = track(self._blocks(cells), self._number_of_blocks)
-        with writing(out):
-            if suffix == ".csv":
-                write_file(out, self._csv(blocks))
-            elif suffix == ".npy":
-                write_file(out, self._npy(blocks))
-            elif suffix == ".nc":
-                self._write_netcdf(out, blocks)
+        with writing(out), ExitStack() as stack:
+            if suffix == ".nc":
+                write = stack.enter_context(self._netcdf(out))
             else:
-                self._write_parquet(out, blocks)
+                sinks = {
+                    name: stack.enter_context(self._table(file)) for name, file in files.items()
+                }
+                write = partial(_to_each, sinks)
+            for block in blocks:
+                write(block)
         return {
             "users": len(self.users),
             "items": len(self.items),
@@ -123,24 +157,49 @@ class MatrixFile:
     # ------------------------------------------------------------------ blocks
 
     @property
+    def _is_by_draws(self) -> bool:
+        """Whether cells are drawn, or more than means are predicted."""
+        return bool(self.imputations or self._others or self.options.of_mean)
+
+    @property
     def _number_of_blocks(self) -> int:
-        blocks = self._completion.blocks(self.users, by_draws=self.imputations > 0)
+        blocks = self._completion.blocks(self.users, by_draws=self._is_by_draws)
         return sum(1 for _ in blocks) * max(self.imputations, 1)
 
     def _blocks(self, cells: KnownCells) -> Iterator[Block]:
         """Yield all blocks, matrix after matrix: known cells, and predictions in their holes."""
         bounded = cells.bounded(self.users, self.items)
-        for block in self._completion.filled(self.users, bounded, draws=self.imputations):
-            values = cells.of(self.users[block.rows], self.items)
-            np.copyto(values, block.values, where=np.isnan(values), casting="same_kind")
-            yield block._replace(values=values)
+        if self.options.of_mean:
+            yield from self._summaries(None)
+            return
+        blocks = self._completion.filled(self.users, bounded, draws=self.imputations)
+        if self._others:
+            blocks = self._summaries(bounded)
+        for block in blocks:
+            known = cells.of(self.users[block.rows], self.items)
+            is_known = ~np.isnan(known)
+            others = {name: np.where(is_known, known, of) for name, of in block.others.items()}
+            if self.sd:
+                others["sd"] = np.where(is_known, np.float32(0), block.others["sd"])
+            np.copyto(known, block.values, where=~is_known, casting="same_kind")
+            yield block._replace(values=known, others=others)
+
+    def _summaries(self, bounded: BoundedCells | None) -> Iterator[Block]:
+        """Yield predictions of all cells with what was asked for beside them."""
+        completion = self._completion
+        point = Predictor(self.run, self.options).names[0]
+        for rows in completion.blocks(self.users, by_draws=True):
+            within = cells_in_rows(bounded, rows)
+            found = completion.summaries(self.users[rows], [point, *self._others], within)
+            yield Block(0, rows, found.pop(point), others=found)
 
     # ------------------------------------------------------------------ formats
 
     @property
     def _header(self) -> list[str]:
         """Names of the columns of a table."""
-        header = ["user", *map(str, _names(self.run.items, self.items).tolist())]
+        items = map(str, _names(self.run.items, self.items).tolist())
+        header = [self.run.users.heading, *items]
         if self.imputations:
             header.insert(0, "draw")
         return header
@@ -160,38 +219,21 @@ class MatrixFile:
                 )
             earlier[key] = name
 
-    def _csv(self, blocks: Iterable[Block]) -> Iterator[bytes]:
-        """Yield the lines of a CSV file, many at a time."""
-        names = _names(self.run.users, self.users).tolist()
-        yield _csv_lines([self._header])
-        for block in blocks:
-            lines = []
-            for name, values in zip(names[block.rows], block.values, strict=True):
-                line = [name, *values.astype(np.str_).tolist()]
-                if self.imputations:
-                    line.insert(0, block.number + 1)
-                lines.append(line)
-            yield _csv_lines(lines)
-
-    def _npy(self, blocks: Iterable[Block]) -> Iterator[bytes]:
-        """Yield the bytes of a file of NumPy."""
-        header = io.BytesIO()
-        np.lib.format.write_array_header_1_0(
-            header, {"descr": "<f4", "fortran_order": False, "shape": self.shape}
-        )
-        yield header.getvalue()
-        for block in blocks:
-            yield block.values.astype("<f4", copy=False).tobytes()
-
-    def _write_parquet(self, out: Path, blocks: Iterable[Block]) -> None:
-        """Write a CSV file, and convert it."""
+    @contextmanager
+    def _table(self, out: Path) -> Iterator[Sink]:
+        """Context with a function that writes the blocks of one matrix to a file of its own."""
+        if out.suffix.lower() in (".csv", ".npy"):
+            with self._lines(out) as sink:
+                yield sink
+            return
         from dsgmcmc.tables.written import convert_csv  # loads DuckDB
 
         folder = Path(tempfile.mkdtemp(prefix=".dsgmcmc-", dir=out.parent))
         try:
             lines = folder / "matrix.csv"
-            write_file(lines, self._csv(blocks))
-            types = {"user": "BIGINT" if self.run.users.integers else "VARCHAR"}
+            with self._lines(lines) as sink:
+                yield sink
+            types = {self.run.users.heading: "BIGINT" if self.run.users.integers else "VARCHAR"}
             if self.imputations:
                 types = {"draw": "INTEGER", **types}
             for item in _names(self.run.items, self.items).tolist():
@@ -200,23 +242,69 @@ class MatrixFile:
         finally:
             remove_folder(folder)
 
-    def _write_netcdf(self, out: Path, blocks: Iterable[Block]) -> None:
-        """Write a netCDF file."""
+    @contextmanager
+    def _lines(self, out: Path) -> Iterator[Sink]:
+        """Context with a function that writes blocks to a CSV file or an array of NumPy."""
+        with replacing(out) as temporary:
+            with temporary.open("xb") as file:
+                if out.suffix.lower() == ".npy":
+                    shape: dict[str, Any] = {"descr": "<f4", "fortran_order": False}
+                    shape["shape"] = self.shape
+                    np.lib.format.write_array_header_1_0(file, shape)
+                    yield lambda _, values: file.write(values.astype("<f4").tobytes())
+                else:
+                    names = _names(self.run.users, self.users).tolist()
+                    file.write(_csv_lines([self._header]))
+                    yield lambda block, values: file.write(self._csv(names, block, values))
+            sync(temporary)
+
+    def _csv(self, names: list[Any], block: Block, values: Array) -> bytes:
+        """Return the lines of a block in a CSV file."""
+        lines = []
+        for name, row in zip(names[block.rows], values, strict=True):
+            line = [name, *row.astype(np.str_).tolist()]
+            if self.imputations:
+                line.insert(0, block.number + 1)
+            lines.append(line)
+        return _csv_lines(lines)
+
+    @contextmanager
+    def _netcdf(self, out: Path) -> Iterator[Callable[[Block], None]]:
+        """Context with a function that writes blocks to a netCDF file."""
         import h5netcdf
 
-        dimensions = ("draw", "user", "item")[-len(self.shape) :]
+        axes = (self.run.users.heading, self.run.items.heading)
+        dimensions = ("draw", *axes)[-len(self.shape) :]
         with replacing(out) as temporary:
             with h5netcdf.File(temporary, "w") as file:
                 file.dimensions = dict(zip(dimensions, self.shape, strict=True))
-                _write_names(file, "user", _names(self.run.users, self.users))
-                _write_names(file, "item", _names(self.run.items, self.items))
-                rating = file.create_variable("rating", dimensions, np.float32)
-                for block in blocks:
-                    if self.imputations:
-                        rating[block.number, block.rows] = block.values
-                    else:
-                        rating[block.rows] = block.values
+                _write_names(file, axes[0], _names(self.run.users, self.users))
+                _write_names(file, axes[1], _names(self.run.items, self.items))
+                variables = {
+                    name: file.create_variable(name, dimensions, np.float32)
+                    for name in ("rating", *self._others)
+                }
+
+                def write(block: Block) -> None:
+                    for name, values in _matrices(block).items():
+                        if self.imputations:
+                            variables[name][block.number, block.rows] = values
+                        else:
+                            variables[name][block.rows] = values
+
+                yield write
             sync(temporary)
+
+
+def _matrices(block: Block) -> dict[str, Array]:
+    """Return all that is predicted in a block, by the name of the matrix."""
+    return {"rating": block.values, **block.others}
+
+
+def _to_each(sinks: Mapping[str, Sink], block: Block) -> None:
+    """Write a block, each of its matrices to its own file."""
+    for name, values in _matrices(block).items():
+        sinks[name](block, values)
 
 
 def _names(vocabulary: Vocabulary, rows: Int32) -> Array:

@@ -197,13 +197,14 @@ def _by_names(run: Run, library: str | None, known: KnownCells) -> NamedMatrix:
     items = np.argsort(run.items.ids, kind="stable").astype(np.int32)
     names = run.users.ids[users]
     labels = run.items.ids[items]
-    if "user" in labels.tolist():
+    heading = run.users.heading
+    if heading in labels.tolist():
         raise InputError(
-            "an item is named 'user', as is the column of users: give complete a matrix X with the"
-            " users in its index"
+            f"an item is named {heading!r}, as is the column of users: give complete a matrix X"
+            " with the users in its index"
         )
     values = as_written(known.of(users, items))
-    columns_of = _wide_table
+    columns_of = partial(_wide_table, heading)
     if run.users.parts or run.items.parts:
         columns_of = partial(_long_table, run)
 
@@ -216,9 +217,9 @@ def _by_names(run: Run, library: str | None, known: KnownCells) -> NamedMatrix:
     return NamedMatrix(names, labels, values, build, known.bounded(users, items))
 
 
-def _wide_table(names: Array, labels: Array, values: Float64) -> dict[str, Array]:
-    """Return a column ``user`` and one for each item."""
-    columns = {"user": names}
+def _wide_table(heading: str, names: Array, labels: Array, values: Float64) -> dict[str, Array]:
+    """Return a column of users, with this heading, and one for each item."""
+    columns = {heading: names}
     for label, column in zip(labels.tolist(), values.T, strict=True):
         columns[str(label)] = column
     return columns

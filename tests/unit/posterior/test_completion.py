@@ -318,7 +318,7 @@ def test_columns_of_a_table_of_ratings_do_not_name_those_of_a_matrix(frame, colu
     model = BPMF(**SHORT, columns=columns).fit(table)
     filled = model.complete(frame)
     pd.testing.assert_frame_equal(model.complete(frame.reset_index()).set_index("site"), filled)
-    own = model.complete().set_index("user")
+    own = model.complete().set_index(model.run_.users.heading)
     np.testing.assert_allclose(filled, own.loc[filled.index, filled.columns], rtol=1e-5)
 
 

@@ -12,6 +12,7 @@ from support import typed
 from dsgmcmc import BPMF, open_run
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.matrix import complete
+from dsgmcmc.posterior.matrix.known import KnownCells
 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["numbers", "text and transposed"])
@@ -95,15 +96,103 @@ def test_netcdf_has_names(made, expected, tmp_path):
         assert file["rating"].shape == (2, len(made.run.users), len(made.run.items))
 
 
+def quantities(out: Path) -> dict[str, np.ndarray]:
+    """All matrices that were written, by name."""
+    if out.suffix == ".nc":
+        with h5py.File(out) as file:
+            return {name: file[name][:] for name in ("rating", "sd", "q10", "q90")}
+    files = {"rating": out}
+    files |= {name: out.with_name(f"filled.{name}{out.suffix}") for name in ("sd", "q10", "q90")}
+    if out.suffix == ".npy":
+        return {name: np.load(file) for name, file in files.items()}
+    return {name: read(file).iloc[:, 1:].to_numpy() for name, file in files.items()}
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet", ".npy", ".nc"])
+@pytest.mark.parametrize("of_mean", [False, True])
+def test_sds_and_quantiles_stand_beside_the_matrix(made, suffix, of_mean, tmp_path, monkeypatch):
+    """They are those of single pairs; known cells are certain, unless ratings are expected ones."""
+    monkeypatch.setattr(complete, "CELLS_OF_DRAWS", 200)
+    options = ["--sd", "--interval", "0.8", *["--of-mean"] * of_mean]
+    write(made, tmp_path / f"filled{suffix}", *options)
+    found = quantities(tmp_path / f"filled{suffix}")
+    model = open_run(made.path, data=made.data)
+    users = np.sort(model.users_)
+    items = np.sort(model.items_)
+    pairs = np.array([[user, item] for user in users for item in items], object)
+    shape = (len(users), len(items))
+    mean, sd = model.predict(pairs, return_std=True, of_mean=of_mean)
+    low, high = model.predict_interval(pairs, 0.8, of_mean=of_mean)
+    expected = {"rating": mean, "sd": sd, "q10": low, "q90": high}
+    known = ~np.isnan(
+        KnownCells(made.run, made.data).of(*map(np.argsort, (model.users_, model.items_)))
+    )
+    for name, matrix in found.items():
+        predicted = np.ones(shape, bool) if of_mean else ~known
+        values = expected[name].reshape(shape)
+        np.testing.assert_allclose(matrix[predicted], values[predicted], rtol=1e-4, atol=1e-4)
+    if not of_mean:
+        assert (found["sd"][known] == 0).all()
+        assert (found["q10"][known] == found["rating"][known]).all()
+        assert (found["q90"][known] == found["rating"][known]).all()
+
+
+def test_axes_have_the_names_of_the_columns(tmp_path):
+    """In the files, and in tables of Python."""
+    ratings = pd.DataFrame(
+        [(user, item, len(user)) for user in ("v", "ww") for item in ("a", "b", "c")],
+        columns=["protein", "sample", "amount"],
+    )
+    columns = "user=protein,item=sample,rating=amount"
+    model = BPMF(rank=0, iterations=4, burn_in=2, out=tmp_path / "run", columns=columns)
+    model.fit(ratings.iloc[1:])
+    for suffix in (".csv", ".parquet"):
+        write_of = typed(
+            "predict", tmp_path / "run", "--matrix", "-o", tmp_path / f"filled{suffix}"
+        )
+        assert write_of.code == 0, write_of.err
+        assert list(read(tmp_path / f"filled{suffix}")) == ["protein", "a", "b", "c"]
+    assert list(model.complete()) == ["protein", "a", "b", "c"]
+    assert typed("predict", tmp_path / "run", "--matrix", "-o", tmp_path / "filled.nc").code == 0
+    with h5py.File(tmp_path / "filled.nc") as file:
+        assert file["protein"].asstr()[:].tolist() == ["v", "ww"]
+        assert file["sample"].asstr()[:].tolist() == ["a", "b", "c"]
+
+
+def test_quantiles_of_cells_within_bounds_are_within_them(tmp_path):
+    """Their mass is that of the law between the bounds, of which half is below the median."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(0, 1, (30, 6)).round(3), columns=list("abcdef"))
+    below = frame < -0.8
+    text = frame.astype(str).mask(below, "<-0.8").rename_axis("site")
+    model = BPMF(rank=0, iterations=200, burn_in=100, out=tmp_path / "run", matrix=True).fit(text)
+    out = tmp_path / "filled.npy"
+    done = typed("predict", tmp_path / "run", "--matrix", "--interval", "0.5", "--sd", "-o", out)
+    assert done.code == 0, done.err
+    found = [np.load(tmp_path / f"filled.{name}npy") for name in ("q25.", "", "q75.", "sd.")]
+    low, mean, high, sd = (matrix[below.to_numpy()] for matrix in found)
+    assert (low < mean).all()
+    assert (mean < high).all()
+    assert (high <= np.float32(-0.8)).all()
+    assert (sd > 0).all()
+    drawn = np.array([matrix.to_numpy() for matrix in model.complete(draws=400)])[:, below]
+    share_low = (drawn < low).mean()
+    share_high = (drawn > high).mean()
+    assert share_low == pytest.approx(0.25, abs=0.05)  # of 12 nodes a draw, and 400 matrices
+    assert share_high == pytest.approx(0.25, abs=0.05)
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
         (["--matrix"], "--matrix needs --out"),
         (["--matrix", "-o", "filled.xlsx"], "the suffix of a matrix must be one of .csv"),
-        (["--matrix", "-o", "filled.csv", "--of-mean"], "leave out --of-mean"),
+        (["--matrix", "-o", "filled.csv", "--at-least", "2"], "leave out --at-least"),
+        (["--matrix", "-o", "filled.csv", "--draws", "2", "--sd"], "leave out --sd, --of-mean"),
+        (["pairs.csv", "--sd"], "need --matrix"),
         (["pairs.csv", "--matrix", "-o", "filled.csv"], "leave out PAIRS"),
         ([], "give PAIRS, a file with users and items, or --matrix"),
-        (["pairs.csv", "--draws", "2"], "--draws and --data need --matrix"),
+        (["pairs.csv", "--draws", "2"], "--draws, --sd and --data need --matrix"),
     ],
 )
 def test_options_that_contradict_are_refused(made, options, words, tmp_path, monkeypatch):
