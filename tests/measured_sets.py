@@ -41,6 +41,37 @@ def stations(seed: int) -> Ratings:
     return cells(value, np.ones(value.shape, bool))
 
 
+def parks(seed: int) -> Ratings:
+    """Cars in 30 car parks of 20 to 3,000 places on 50 days each, by hour: two cells in five are
+    held out.
+
+    Users are hours, items pairs of a park and a day, whose feature is the park. Noise grows with
+    the power 0.7 of the places.
+    """
+    rng = generator("parks", seed)
+    n_parks = 30
+    n_days = 50
+    hour = np.arange(18)
+    profiles = peaks(hour, [(6, 12), (9, 30), (11, 8), (14, 20)])
+    use = rng.dirichlet([1.5] * 4, n_parks) @ profiles
+    places = np.exp(rng.uniform(np.log(20), np.log(3000), n_parks))
+    is_weekend = np.arange(n_days) % 7 >= 5
+    share = np.where(is_weekend, rng.uniform(0.3, 1.0, (n_parks, 1)), 1.0)
+    share = share * rng.gamma(60, 1 / 60, (n_parks, n_days))
+    late = rng.normal(0, 0.15, (n_parks, n_days, 1)) * np.gradient(use, axis=1)[:, None]
+    level = places[:, None, None] * (share[:, :, None] * use[:, None] + late)
+    noise = 0.12 * places[:, None, None] ** 0.7 * rng.normal(size=level.shape)
+    value = np.rint(np.maximum(level + noise, 0)).reshape(n_parks * n_days, len(hour))
+    item, user = (index.ravel() for index in np.indices(value.shape))
+    return Ratings(
+        user.astype(np.int64),
+        item.astype(np.int64),
+        value.ravel(),
+        genres=np.repeat([f"park {k}" for k in range(n_parks)], n_days),
+        test=rng.random(value.size) < 0.4,
+    )
+
+
 def rounded(seed: int) -> Ratings:
     """Affinities of 500 compounds for 80 targets: half are inactive, at a value of the target.
 
@@ -104,6 +135,7 @@ def cells(value: np.ndarray, known: np.ndarray) -> Ratings:
 SETS: dict[str, Callable[[int], Ratings]] = {
     "sensors": sensors,
     "stations": stations,
+    "parks": parks,
     "rounded": rounded,
     "flows": flows,
     "votes": votes,

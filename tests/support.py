@@ -300,12 +300,14 @@ class Model:
     scale: float = 1.0
     standardised: bool = False
     exchanges: bool = False
+    coupled: bool = False
 
     def rows(self) -> RowPriors:
         """Priors of the rows."""
         prior = (self.rank, self.biases, self.prior, self.prior_precision)
         unit = {"scale": self.scale, "standardised": self.standardised}
-        return RowPriors(*prior, exchanges=self.exchanges, **unit)
+        scaled = self.heteroscedastic if self.coupled else ()
+        return RowPriors(*prior, exchanges=self.exchanges, scaled=scaled, **unit)
 
     def noise(self, row_blocks: range = range(1)) -> Noise:
         """The noise."""

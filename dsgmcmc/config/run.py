@@ -123,6 +123,16 @@ class ModelConfig(PartSettings, LikelihoodSettings, FactorConfig):
     The fields of the last base class come first.
     """
 
+    @property
+    def draws_noise_scales(self) -> bool:
+        """Whether rows have noise scales that are drawn given the ratings' squared errors."""
+        return self.noise != "shared" and self.law.has_noise and not self.law.draws_precision
+
+    @property
+    def couples_noise(self) -> bool:
+        """Whether these scales multiply the precision of the rows' priors, too."""
+        return self.coupled_noise and self.draws_noise_scales
+
     @classmethod
     def complete(cls) -> type[Self]:
         """Return this class with the settings of all parts and likelihoods, also of a script."""
@@ -244,6 +254,7 @@ class ResolvedConfig(ModelConfig, ResolvedChain):
             likelihood=self.likelihood,
             law=self.law,
             noise=self.noise,
+            coupled_noise=self.couples_noise,
             prior_precision=self.prior_precision,
             sampler=SamplerFacts(
                 name=section.name,

@@ -2,7 +2,8 @@ r"""Draws of rows from their normal conditional distributions, for Gibbs samplin
 
 A row has the precision P_i = Lambda + s_i G_i and the mean P_i^-1 v_i with v_i = Lambda m_i + s_i
 q_i: its prior is N(m_i, Lambda^-1), and G_i and q_i are the Gram matrix and the moment of its
-statistics (`dsgmcmc.kernels.normal_rows`). The Cholesky factor of
+statistics (`dsgmcmc.kernels.normal_rows`). If the prior's precision has a scale c_i, s_i is divided
+by it and the draw's deviation by its root. The Cholesky factor of
 
     | P    v |            | L      |
     | v^T  . |     is     | y^T  . |     with  y = L^-1 v,
@@ -304,8 +305,12 @@ def draw_normal_rows(
     scale : (n,) float64
         s_i, by which the statistics are multiplied.
     prior : RowPrior
-        Prior mean m_i of every row, and prior precision Lambda.
+        Prior mean m_i of every row, prior precision Lambda and, if any, its scales.
     """
+    if prior.scale is not None:
+        # P_i = c_i (Lambda + (s_i / c_i) G_i) with the scale c_i of the prior's precision
+        scale = scale / prior.scale[:, 0]
+        theta /= np.sqrt(prior.scale)
     D = theta.shape[1]
     positions = _positions(D)
     lambda_ = prior.precision.astype(np.float64)

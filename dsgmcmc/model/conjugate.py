@@ -8,22 +8,36 @@ import numpy as np
 
 from dsgmcmc.kernels.formulas.formula import Formula
 from dsgmcmc.model.parts.base import PrecisionTerms
-from dsgmcmc.model.quantity import SHIFT
+from dsgmcmc.model.quantity import SHIFT, WEIGHT
 from dsgmcmc.targets.state import Rows
 from dsgmcmc.types import Array, Float64
 
 #: Precision of the mean, in units of Lambda, under the normal-Wishart prior.
 WISHART_BETA = 2.0
 
+#: A row less its shift; the key says whether there are shifts.
+_DEVIATIONS = {False: "theta", True: "theta - shift"}
+_SUMS = ("total", "squares")
 #: Column sums of the rows and of their squares; the key says whether the rows' shifts are
 #: subtracted first.
 SUMS = {
-    shifted: Formula(f"total = {x}\nsquares = ({x}) * ({x})", column_sums=("total", "squares"))
-    for shifted, x in {False: "theta", True: "theta - shift"}.items()
+    shifted: Formula(f"total = {x}\nsquares = ({x}) * ({x})", column_sums=_SUMS)
+    for shifted, x in _DEVIATIONS.items()
+}
+#: The same, with each row times the scale of its prior's precision.
+SCALED_SUMS = {
+    shifted: Formula(
+        f"total = {WEIGHT.name} * ({x})\nsquares = total * ({x})",
+        rows=(WEIGHT.name,),
+        column_sums=_SUMS,
+    )
+    for shifted, x in _DEVIATIONS.items()
 }
 
 
-def sums_of_rows(rows: Rows, position: str, dense: bool) -> tuple[Float64, Float64]:
+def sums_of_rows(
+    rows: Rows, position: str, *, dense: bool, scaled: bool = False
+) -> tuple[Float64, Float64]:
     """Sufficient statistics of each block's rows, from which their mean and precision are drawn.
 
     Parameters
@@ -34,6 +48,8 @@ def sums_of_rows(rows: Rows, position: str, dense: bool) -> tuple[Float64, Float
         Field with theta.
     dense : bool
         Whether products of different columns are also computed.
+    scaled : bool
+        Whether each term is multiplied by the row's scale.
 
     Returns
     -------
@@ -44,7 +60,10 @@ def sums_of_rows(rows: Rows, position: str, dense: bool) -> tuple[Float64, Float
     """
     is_shifted = SHIFT.name in rows.blocks[0].arrays
     if not dense:
-        sums = rows.update(SUMS[is_shifted], theta=position)
+        if scaled:
+            sums = rows.update(SCALED_SUMS[is_shifted], theta=position, weight=WEIGHT.name)
+        else:
+            sums = rows.update(SUMS[is_shifted], theta=position)
         return sums["total"], sums["squares"]
     totals = []
     products = []
@@ -52,9 +71,19 @@ def sums_of_rows(rows: Rows, position: str, dense: bool) -> tuple[Float64, Float
         theta = block[position].astype(np.float64)
         if is_shifted:
             theta -= block[SHIFT.name]
-        totals.append(theta.sum(axis=0))
-        products.append(theta.T @ theta)
+        weighted = theta
+        if scaled:
+            weighted = theta * block[WEIGHT.name]
+        totals.append(weighted.sum(axis=0))
+        products.append(theta.T @ weighted)
     return np.array(totals), np.array(products)
+
+
+def sums_of_scales(rows: Rows, scaled: bool) -> Float64:
+    """Sum of the rows' scales in every block, (blocks, 1) float64; if not scaled, their number."""
+    if not scaled:
+        return np.array([[len(block.counts)] for block in rows.blocks], np.float64)
+    return np.array([[block.row(WEIGHT.name).sum(dtype=np.float64)] for block in rows.blocks])
 
 
 class GammaPrior(NamedTuple):
@@ -82,6 +111,7 @@ def draw_normal_gamma(
     squares: Float64,
     n: int,
     *,
+    weight: float,
     rng: np.random.Generator,
     prior: GammaPrior,
     more: PrecisionTerms,
@@ -94,6 +124,9 @@ def draw_normal_gamma(
         Mean over the rows, and sum of squares over the rows, of each column.
     n : int
         Number of rows.
+    weight : float
+        Sum of the rows' scales, by which the terms of `average` and `squares` are weighted; n if
+        all are 1.
     rng : Generator
         Source of randomness.
     prior : GammaPrior
@@ -101,13 +134,14 @@ def draw_normal_gamma(
     more : PrecisionTerms
         Sufficient statistics of further vectors from N(0, diag(lambda)^-1).
     """
-    at_mean = n * average**2  # sum of squares if all rows were equal to their mean
-    rate = prior.rate + np.maximum(squares - at_mean, 0.0) / 2 + at_mean / (2 * (n + 1))
+    at_mean = weight * average**2  # sum of squares if all rows were equal to their mean
+    rate = prior.rate + np.maximum(squares - at_mean, 0.0) / 2 + at_mean / (2 * (weight + 1))
     if more.products is not None:
         rate += np.diag(more.leading(len(average))) / 2
     k = len(average)  # NumPy draws standard variates, which are scaled here, in half the time
     precision = rng.standard_gamma(prior.shape + (n + more.n) / 2, k) * (1 / rate)
-    mean = n * average / (n + 1) + rng.standard_normal(k) * (1 / np.sqrt((n + 1) * precision))
+    centre = weight * average / (weight + 1)
+    mean = centre + rng.standard_normal(k) * (1 / np.sqrt((weight + 1) * precision))
     return mean, precision
 
 
@@ -138,7 +172,13 @@ def draw_wishart(freedom: int, scale: Float64, rng: np.random.Generator) -> Floa
 
 
 def draw_normal_wishart(
-    average: Float64, outer: Float64, n: int, *, rng: np.random.Generator, more: PrecisionTerms
+    average: Float64,
+    outer: Float64,
+    n: int,
+    *,
+    weight: float,
+    rng: np.random.Generator,
+    more: PrecisionTerms,
 ) -> tuple[Float64, Float64]:
     """Draw (m, Lambda) of a Gaussian given n rows [Salakhutdinov 2008, equation 14].
 
@@ -152,19 +192,21 @@ def draw_normal_wishart(
         Sum over the rows of theta theta^T.
     n : int
         Number of rows.
+    weight : float
+        As for `draw_normal_gamma`.
     rng : Generator
         Source of randomness.
     more : PrecisionTerms
         Sufficient statistics of further vectors from N(0, Lambda^-1).
     """
     k = len(average)
-    scatter = outer - n * np.outer(average, average)
-    share = WISHART_BETA * n / (WISHART_BETA + n)
+    scatter = outer - weight * np.outer(average, average)
+    share = WISHART_BETA * weight / (WISHART_BETA + weight)
     inverse = np.eye(k) + scatter + share * np.outer(average, average)
     inverse += more.leading(k)
     scale = np.linalg.inv((inverse + inverse.T) / 2)
     precision = draw_wishart(k + n + more.n, (scale + scale.T) / 2, rng)
-    covariance = np.linalg.inv((WISHART_BETA + n) * precision)
+    covariance = np.linalg.inv((WISHART_BETA + weight) * precision)
     factor = np.linalg.cholesky((covariance + covariance.T) / 2)
-    mean = n * average / (WISHART_BETA + n) + factor @ rng.standard_normal(k)
+    mean = weight * average / (WISHART_BETA + weight) + factor @ rng.standard_normal(k)
     return mean, precision

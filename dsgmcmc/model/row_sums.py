@@ -233,6 +233,9 @@ class RowSums:
             n = information.n[block]
             mean = information.c[block.factor].astype(np.float32)
             shared = information.lambda_[block.factor].astype(np.float32)
+            scale = self._prior(block).scale
+            if scale is not None:
+                shared = shared * scale
             data = np.float32(information.tau) * n[:, None] * mean
             bound = curvature_bound(n, information.squares[block], data, shared)
             bounds[block] = bound + (curvature[block.factor] - 1)

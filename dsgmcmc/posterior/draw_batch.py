@@ -28,11 +28,14 @@ class DrawBatch:
         Quantities of every user and item, as in `Draw.rows`.
     inverse_scale : dict of entity to (draws, n) float32 array
         Reciprocals of the noise scales, as in `Draw.inverse_scale`.
+    coupled : bool
+        As in `Draw.coupled`.
     """
 
     shared: Mapping[str, Float64]
     rows: Mapping[str, Mapping[str, Float32]]
     inverse_scale: Mapping[str, Float32]
+    coupled: bool = False
 
     @classmethod
     def allocate(
@@ -40,6 +43,7 @@ class DrawBatch:
         draws: int,
         shared: Mapping[str, Shape],
         rows: Mapping[str, Mapping[str, Shape]],
+        coupled: bool,
     ) -> DrawBatch:
         """Allocate a number of draws, given the shapes of the arrays of one draw."""
         return cls(
@@ -54,6 +58,7 @@ class DrawBatch:
                 entity: np.ones((draws, shapes["theta"][0]), np.float32)
                 for entity, shapes in rows.items()
             },
+            coupled=coupled,
         )
 
     @property
@@ -105,6 +110,7 @@ class DrawBatch:
                 for entity, arrays in self.rows.items()
             },
             inverse_scale={entity: array[part] for entity, array in self.inverse_scale.items()},
+            coupled=self.coupled,
         )
 
     def draw(self, number: int, chain: int, iteration: int) -> Draw:
@@ -117,6 +123,7 @@ class DrawBatch:
                 entity: {name: array[number] for name, array in arrays.items()}
                 for entity, arrays in self.rows.items()
             },
+            coupled=self.coupled,
         )
 
     def set_inverse_scales(self, numbers: list[int]) -> None:

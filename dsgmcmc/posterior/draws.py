@@ -95,12 +95,15 @@ class Draw:
         Quantities of every user and item: ``theta``, and ``weight``, ``implicit``, ``cuts`` if the
         model has them. Rows have the order of the factor, not that of ids:
         ``run.users.index_of(ids)`` gives the row numbers of ids.
+    coupled : bool
+        Whether noise scales multiply the precision of the rows' priors, too.
     """
 
     chain: int
     iteration: int
     shared: Mapping[str, Float64]
     rows: Mapping[str, Mapping[str, Float32]]
+    coupled: bool = False
 
     @override
     def __repr__(self) -> str:
@@ -159,8 +162,21 @@ class Draw:
 
     @cached_property
     def prior(self) -> dict[str, Prior]:
-        """Normal prior of a row by entity, without the terms that other parts of the model add."""
+        """Normal prior of a row of noise scale 1 by entity, without the terms of other parts."""
         return {entity: Prior(*RowPriors.of_unseen(self, entity)) for entity in ENTITIES}
+
+    @cached_property
+    def new_inverse_scale(self) -> dict[str, float]:
+        """Mean of 1 / g of a row without ratings by entity, if g is the scale of its prior, too.
+
+        It is nu / (nu - 2). Otherwise 1.
+        """
+        means = dict.fromkeys(ENTITIES, 1.0)
+        for entity in ENTITIES:
+            nu = self.shared.get(f"{entity}.nu")
+            if self.coupled and nu is not None:
+                means[entity] = float(nu / (nu - 2))
+        return means
 
     @cached_property
     def unseen(self) -> dict[str, Prior]:
@@ -174,6 +190,9 @@ class Draw:
             added = [term for term in terms if term]
             mean = functools.reduce(np.add, [mean for mean, _ in added])
             covariance = functools.reduce(np.add, [covariance for _, covariance in added])
+            if self.new_inverse_scale[entity] != 1.0:
+                more = self.new_inverse_scale[entity] - 1.0
+                covariance = covariance + more * self.prior[entity].covariance
             priors[entity] = Prior(mean, covariance)
         return priors
 

@@ -378,7 +378,7 @@ class Run:
             self.name_of(quantity.name): quantity.shape(self.quantities.sizes)
             for quantity in self.quantities.shared
         }
-        return DrawBatch.allocate(draws, shapes, self._row_shapes)
+        return DrawBatch.allocate(draws, shapes, self._row_shapes, self.config.couples_noise)
 
     @cached_property
     def _row_shapes(self) -> dict[str, dict[str, Shape]]:

@@ -136,6 +136,8 @@ class RatingsSource:
         if requested.thresholds == "item" and saved.get("thresholds") != "item":
             # a run keeps the levels with which it was begun
             chosen["item_levels"] = chosen_before.get("item_levels", "observed")
+        if not saved and "coupled_noise" not in chosen_before:
+            chosen["coupled_noise"] = requested.draws_noise_scales
         if requested.until is None and requested.iterations is None and not ratings.nnz_test:
             log.info(
                 "without test ratings a run has no target accuracy: it ends after %s",

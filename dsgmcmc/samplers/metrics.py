@@ -17,9 +17,10 @@ sweep were drawn given an earlier theta, and made posteriors too narrow, at any 
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -144,11 +145,34 @@ class Metric(Replicated, ABC):
         self, target: Target, rows: Rows, formula: Formula, h: float, **values: Any
     ) -> dict[str, Any]:
         """Update rows by a `formula` of this metric, and return its sums, as `Rows.update` does."""
-        return rows.update(formula, **self.values(target, rows, h), **values)
+        return self._apply(target, rows, formula, h, **values)
+
+    def _apply(
+        self, target: Target, rows: Rows, formula: Formula, h: float, **values: Any
+    ) -> dict[str, Any]:
+        """Apply a `formula` of this metric to rows, whose prior may have scales."""
+        values |= self.values(target, rows, h)
+        first = rows.blocks[0]
+        if first.prior(first).scale is not None:
+            formula = with_scaled_prior(formula)
+            values[SCALE] = SCALE
+        return rows.update(formula, **values)
 
     def kick(self, target: Target, rows: Rows, formula: Formula, h: float) -> None:
         """Update only the momenta of rows by a `formula`; the gradient stays valid."""
-        rows.update(formula, **self.values(target, rows, h))
+        self._apply(target, rows, formula, h)
+
+
+#: Field with the scale of the precision of a row's prior, and names in formulas of what it scales.
+SCALE = "weight"
+SCALED = ("lambda_", "own")
+
+
+@cache
+def with_scaled_prior(formula: Formula) -> Formula:
+    """Return the formula for rows that multiply the prior's precision by their scale."""
+    source = re.sub(rf"\b({'|'.join(SCALED)})\b", rf"({SCALE} * \1)", formula.source)
+    return replace(formula, source=source, rows=(*formula.rows, SCALE))
 
 
 @dataclass
@@ -182,9 +206,10 @@ class Fisher(Metric):
 
     P_ik = tau n_i c_k + lambda_k, where n_i is the number of ratings, c_k the mean square, over the
     ratings, of the covariate that multiplies theta_ik (1 for the bias), and lambda_k the prior's
-    precision. The step of a row is h_i = h / sqrt(l_i), where l_i is the larger of two values: a
-    bound on the average curvature due to the interaction of the factors
-    (`dsgmcmc.targets.base.curvature_bound`), and half the largest eigenvalue of M_i = P_i^-1/2 (A_i
+    precision, times the row's scale if the prior has scales. The step of a row is h_i = h /
+    sqrt(l_i), where l_i is the larger of two values: a bound on the average curvature due to the
+    interaction of the factors (`dsgmcmc.targets.base.curvature_bound`), and half the largest
+    eigenvalue of M_i = P_i^-1/2 (A_i
     + Lambda) P_i^-1/2, with A_i = tau sum_j w_ij phi_j phi_j^T over the row's data. Because (h . x
     + w . y)^2 <= 2 (h . x)^2 + 2 (w . y)^2, the energy of both factors has at most twice the
     curvature of the two blocks alone, which is at most four times l_i. BAOAB at its largest default
@@ -284,9 +309,12 @@ p = information / precision
             block.row(REACH)[:] = reach
 
     def _at_refresh(self, block: ParameterBlock, information: Information) -> tuple[Array, Array]:
-        """Return the two parts of P at a refresh: tau n_i c_k, (n, D), and lambda, (D,)."""
+        """Return the two parts of P at a refresh: tau n_i c_k, (n, D), and lambda.
+
+        The latter is (D,), or (n, D) if the prior has scales.
+        """
         c = self.c[block.factor].astype(block.dtype)
-        lambda_ = self.lambda_[block.factor].astype(block.dtype)
+        lambda_ = scaled(self.lambda_[block.factor].astype(block.dtype), block)
         return block.dtype.type(information.tau) * information.n[block][:, None] * c, lambda_
 
     def _average_curvature(self, block: ParameterBlock, information: Information) -> Float64:
@@ -361,7 +389,7 @@ p = information / precision
             return None
         product = np.zeros_like(block["g"])
         add_rotated(product, block["g"], (common - np.diag(np.diag(common))) / information.tau)
-        return product
+        return scaled(product, block)
 
     # ------------------------------------------------------------------ updates
 
@@ -508,7 +536,7 @@ class Kronecker(Fisher):
         self._rotate_gradient(rows)
         for block in rows.blocks:
             block["g"].fill(0.0)
-        sums = rows.update(formula, **self.values(target, rows, h), **values, theta="g")
+        sums = self._apply(target, rows, formula, h, **values, theta="g")
         for block in rows.blocks:
             add_rotated(block["theta"], block["g"], self.vectors[block.factor].T)
         return sums
@@ -526,6 +554,14 @@ class Kronecker(Fisher):
         for block in rows.blocks:
             add_rotated(block["rotated"], block["rotated"], self.vectors[block.factor], keep=0.0)
         rows.gradient = ROTATED
+
+
+def scaled(precision: Array, block: ParameterBlock) -> Array:
+    """Return a precision, (D,) or (n, D), times the scales of the block's prior, if it has any."""
+    scale = block.prior(block).scale
+    if scale is None:
+        return precision
+    return precision * scale
 
 
 def _normalise(directions: Array) -> Array:

@@ -62,7 +62,8 @@ class Information(NamedTuple):
         in the predictor.
     lambda_ : dict of Factor to (D,) float64
         Precision that all rows share: the prior's, plus the precision from the likelihood's sum
-        over all pairs, if any.
+        over all pairs, if any. If the rows' prior has scales, that of a row is as many times as
+        large.
     tau : float
         Precision of the noise.
     n, squares : dict of ParameterBlock to (n,) array
@@ -104,7 +105,7 @@ def curvature_bound(n: Array, squares: Array, information: Array, lambda_: Array
         Sums over a row's data of their weights, and of the squared weights.
     information : (n, D) array
         tau n_i c_k.
-    lambda_ : (D,) array
+    lambda_ : (D,) or (n, D) array
 
     Returns
     -------

@@ -213,10 +213,10 @@ class Rows:
         return sums
 
     def _priors(self) -> list[RowPrior]:
-        """Return one prior for all rows, or one per block if prior means are shifted."""
+        """Return one prior for all rows, or one per block if means or precisions differ."""
         first = self.blocks[0]
         prior = first.prior(first)
-        if prior.shift is None:
+        if prior.shift is None and prior.scale is None:
             return [prior]
         return [block.prior(block) for block in self.blocks]
 

@@ -12,6 +12,8 @@ this order,
   `draw_prior`);
 - g_i ~ Gamma((nu + n_i) / 2, rate (nu + tau SSE_i) / 2), SSE_i weighted by g'; then g' alike; nu,
   where it is sampled, before g with g integrated out;
+- ``coupled``: rows with a g have the prior N(m, (g_i Lambda)^-1), so that n_i + D is in the place
+  of n_i, and (theta_i - m)^T Lambda (theta_i - m) is added to tau SSE_i;
 - tau ~ Gamma(1 + N / 2, rate 1 + SSE / 2), SSE weighted by g g'.
 
 One process, double precision, written to be checked rather than to be fast.
@@ -45,6 +47,7 @@ class Model(NamedTuple):
     noise: str = "shared"
     nu: float | None = 8.0
     precision: float = 1.0
+    coupled: bool = False  # g also scales the prior's precision
     standardised: bool = False  # the priors are those in units of the ratings' sd
 
 
@@ -120,8 +123,10 @@ def views(rows: np.ndarray, columns: np.ndarray, shape: tuple[int, int]) -> list
     return [View(indptr, *pair) for indptr, pair in zip(starts, pairs, strict=True)]
 
 
-def draw_prior(theta: np.ndarray, model: Model, rng) -> tuple[np.ndarray, np.ndarray]:
-    """Mean (D,) and precision (D, D) of one side's prior given its theta.
+def draw_prior(
+    theta: np.ndarray, g: np.ndarray, model: Model, rng
+) -> tuple[np.ndarray, np.ndarray]:
+    """Mean (D,) and precision (D, D) of one side's prior given its theta, and scales g, (n,).
 
     ``normal-gamma``: lambda_k ~ Gamma(1, rate 5), m_k ~ N(0, 1 / lambda_k) [Nemeth 2021, 6.3].
     ``normal-wishart``, on the K factors: Lambda ~ W(I, K), m ~ N(0, (2 Lambda)^-1) [Salakhutdinov
@@ -139,20 +144,38 @@ def draw_prior(theta: np.ndarray, model: Model, rng) -> tuple[np.ndarray, np.nda
     if model.prior == "fixed":
         return mean, precision
     W = theta[:, :K]
-    centre = theta[:, :K].mean(axis=0)
+    total = g.sum()
+    centre = g @ W / total
     if model.prior == "normal-gamma":
-        rate = rate + ((W - centre) ** 2).sum(axis=0) / 2 + n * centre**2 / (2 * (n + 1))
+        rate = rate + g @ (W - centre) ** 2 / 2 + total * centre**2 / (2 * (total + 1))
         scales = rng.gamma(shape + n / 2, 1 / rate)
-        mean[:K] = rng.normal(n * centre / (n + 1), 1 / np.sqrt((n + 1) * scales))
+        mean[:K] = rng.normal(total * centre / (total + 1), 1 / np.sqrt((total + 1) * scales))
         precision[:K, :K] = np.diag(scales)
     else:
-        spread = (W - centre).T @ (W - centre) + 2 * n / (2 + n) * np.outer(centre, centre)
+        spread = (g[:, None] * (W - centre)).T @ (W - centre)
+        spread += 2 * total / (2 + total) * np.outer(centre, centre)
         drawn = wishart.rvs(K + n, np.linalg.inv(np.eye(K) + spread), random_state=rng)
         precision[:K, :K] = drawn = np.reshape(drawn, (K, K))
-        mean[:K] = rng.multivariate_normal(n * centre / (2 + n), np.linalg.inv((2 + n) * drawn))
+        mean[:K] = rng.multivariate_normal(
+            total * centre / (2 + total), np.linalg.inv((2 + total) * drawn)
+        )
     if model.biases:
-        precision[K, K] = rng.gamma(shape + n / 2, 1 / (bias_rate + (theta[:, K] ** 2).sum() / 2))
+        precision[K, K] = rng.gamma(shape + n / 2, 1 / (bias_rate + g @ theta[:, K] ** 2 / 2))
     return mean, precision
+
+
+def deviations(state: State, side: int) -> np.ndarray:
+    """(theta_i - m)^T Lambda (theta_i - m) of one side's rows."""
+    mean, precision = state.prior[side]
+    offset = state.theta[side] - mean
+    return ((offset @ precision) * offset).sum(axis=1)
+
+
+def prior_scales(state: State, side: int, model: Model) -> np.ndarray:
+    """What multiplies the precisions of one side's priors, (n,)."""
+    if model.coupled and side in NOISY_SIDES[model.noise]:
+        return state.g[side]
+    return np.ones(len(state.g[side]))
 
 
 def draw_noise(state: State, squared: np.ndarray, sides: list[View], model: Model, rng) -> None:
@@ -163,16 +186,19 @@ def draw_noise(state: State, squared: np.ndarray, sides: list[View], model: Mode
         if side not in NOISY_SIDES[model.noise]:
             continue
         n = np.diff(view.indptr)
-        sse = np.bincount(
+        sse = state.tau * np.bincount(
             view.entity, squared[view.order] * state.g[1 - side][view.partner], len(n)
         )
+        if model.coupled:
+            n = n + state.theta[side].shape[1]
+            sse = sse + deviations(state, side)
         if model.nu is None:
             half = NU_GRID[:, None] / 2
             log_p = gammaln(half + n / 2) - gammaln(half) + half * np.log(half)
-            log_p = (log_p - (half + n / 2) * np.log(half + state.tau * sse / 2)).sum(axis=1)
+            log_p = (log_p - (half + n / 2) * np.log(half + sse / 2)).sum(axis=1)
             p = np.exp(log_p - log_p.max())
             state.nu[side] = rng.choice(NU_GRID, p=p / p.sum())
-        state.g[side] = rng.gamma((state.nu[side] + n) / 2, 2 / (state.nu[side] + state.tau * sse))
+        state.g[side] = rng.gamma((state.nu[side] + n) / 2, 2 / (state.nu[side] + sse))
     if model.tau is None:
         total = squared @ (state.g[0][sides[0].entity] * state.g[1][sides[0].partner])
         state.tau = rng.gamma(1 + len(squared) / 2, 1 / (1 + total / 2))
@@ -191,8 +217,16 @@ def draw_side(
         features[:, model.rank] = 1
     weights = state.tau * state.g[side][view.entity] * state.g[1 - side][view.partner]
     mean, precision = state.prior[side]
+    own = prior_scales(state, side, model)
     state.theta[side] = draw_rows(
-        view.indptr, view.partner, targets, weights, features, precision, precision @ mean, z
+        view.indptr,
+        view.partner,
+        targets,
+        weights,
+        features,
+        own[:, None, None] * precision,
+        own[:, None] * (precision @ mean),
+        z,
     )
 
 
@@ -202,7 +236,10 @@ def sweep(state: State, residuals: np.ndarray, sides: list[View], model: Model, 
     """
     for side, view in enumerate(sides):
         draw_side(state, side, residuals, view, model, rng.standard_normal(state.theta[side].shape))
-    state.prior = [draw_prior(theta, model, rng) for theta in state.theta]
+    state.prior = [
+        draw_prior(theta, prior_scales(state, side, model), model, rng)
+        for side, theta in enumerate(state.theta)
+    ]
     errors = residuals - predictor(state.theta, model.rank, sides[0].entity, sides[0].partner)
     draw_noise(state, errors**2, sides, model, rng)
 
@@ -219,16 +256,13 @@ def start(model: Model, shape: tuple[int, int], rng) -> State:
     )
 
 
-def gibbs(
-    train, test, *, rank, noise="shared", nu=8.0, sweeps=300, burn_in=50, standardise=False
-) -> GibbsResult:
+def gibbs(train, test, model: Model, *, sweeps: int = 300, burn_in: int = 50) -> GibbsResult:
     """Sample the posterior given ``train`` and predict ``test``, each (rows, columns, values),
     sorted by row.
 
-    With ``standardise`` the ratings are divided by the root of their mean square about mu; what is
+    If standardised, the ratings are divided by the root of their mean square about mu; what is
     said of ratings and tau is in the unit of the ratings, the factors are not.
     """
-    model = Model(rank, noise=noise, nu=nu, standardised=standardise)
     rng = np.random.default_rng(0)
     (rows, columns, values) = train
     (test_rows, test_columns, test_values) = test
@@ -237,7 +271,7 @@ def gibbs(
     )
     values = np.asarray(values, np.float64)
     mu = values.mean()
-    scale = np.sqrt(np.mean((values - mu) ** 2)) if standardise else 1.0
+    scale = np.sqrt(np.mean((values - mu) ** 2)) if model.standardised else 1.0
     sides = views(rows, columns, shape)
     state = start(model, shape, rng)
     sums = np.zeros((3, len(test_values)))
@@ -245,7 +279,7 @@ def gibbs(
     for number in range(sweeps):
         sweep(state, (values - mu) / scale, sides, model, rng)
         if number >= burn_in:
-            prediction = mu + scale * predictor(state.theta, rank, test_rows, test_columns)
+            prediction = mu + scale * predictor(state.theta, model.rank, test_rows, test_columns)
             variance = scale**2 / (state.tau * state.g[0][test_rows] * state.g[1][test_columns])
             sums += prediction, prediction**2, variance
             tau.append(state.tau / scale**2)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from gibbs import GibbsResult, gibbs
+from gibbs import GibbsResult, Model, gibbs
 from support import cells_of, typed
 from synthetic import SyntheticOptions, generate
 
@@ -48,10 +48,11 @@ def sampled(data: Path, out: Path, noise: str, sweeps: int = 1500, sampler: str 
     return json.loads((out / "summary.json").read_text()), predict_test(run), run
 
 
-def by_gibbs(data: Path, **settings) -> GibbsResult:
+def by_gibbs(data: Path, sweeps: int, **settings) -> GibbsResult:
     """Exact Gibbs on the same data, with the same priors."""
     train, test = (cells_of(data, part) for part in SPLITS)
-    return gibbs(train, test, rank=RANK, burn_in=100, standardise=True, **settings)
+    model = Model(RANK, standardised=True, **settings)
+    return gibbs(train, test, model, burn_in=100, sweeps=sweeps)
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +79,7 @@ def test_own_noise_agrees_with_gibbs(tmp_path):
     """
     data = prepared(tmp_path, 5.0)
     summary, test, _ = sampled(data, tmp_path / "run", "both")
-    exact = by_gibbs(data, noise="both", nu=None, sweeps=500)
+    exact = by_gibbs(data, noise="both", nu=None, coupled=True, sweeps=500)
     assert np.mean(np.sqrt(test.variance)) == pytest.approx(np.mean(exact.sd), rel=0.04)
     assert summary["rmse_mean"] == pytest.approx(exact.rmse_mean, abs=0.002)
     log_noise = np.log(test.noise_variance), np.log(exact.noise_variance)

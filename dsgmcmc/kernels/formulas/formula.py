@@ -62,7 +62,7 @@ def diagonal(precision: Array) -> Array:
 
 
 class RowPrior(NamedTuple):
-    """Normal prior of the rows theta_i, with mean m + shift_i and precision Lambda.
+    """Normal prior of the rows theta_i, with mean m + shift_i and precision scale_i Lambda.
 
     Attributes
     ----------
@@ -72,11 +72,14 @@ class RowPrior(NamedTuple):
         Lambda: its diagonal, or the full symmetric matrix.
     shift : (n, D) array, optional
         Row i is added to the mean of theta_i. Default: no shift.
+    scale : (n, 1) array, optional
+        Multiplies the precision of every row. Default: 1.
     """
 
     mean: Array
     precision: Array
     shift: Array | None = None
+    scale: Array | None = None
 
 
 class AddressTable(NamedTuple):
@@ -124,15 +127,15 @@ class Batch:
             self._starts = [0] * len(blocks)
         self._tables: dict[int, AddressTable] = {}
 
-    def table(self, layout: FormulaLayout, shifts: Sequence[Array]) -> AddressTable:
+    def table(self, layout: FormulaLayout, priors: Sequence[RowPrior]) -> AddressTable:
         """Return the table of addresses, which is rebuilt only if an array has been replaced.
 
         Parameters
         ----------
         layout : FormulaLayout
             Names of the arrays.
-        shifts : sequence of (n, D) array
-            Shift of the prior mean of each block (`RowPrior.shift`); empty if there are no shifts.
+        priors : sequence of RowPrior
+            The prior of each block; empty if the formula does not read it.
 
         Raises
         ------
@@ -140,18 +143,18 @@ class Batch:
             If an array has the wrong shape, dtype or memory order.
         """
         arrays = [block[name] for block in self.blocks for name in layout.arrays]
-        arrays += shifts
+        arrays += [array for prior in priors for array in _of_rows(prior)]
         table = self._tables.get(id(layout))
         if (
             table is None
             or len(arrays) != len(table.arrays)
             or any(map(is_not, arrays, table.arrays))
         ):
-            table = self._tables[id(layout)] = self._new_table(layout, shifts, arrays)
+            table = self._tables[id(layout)] = self._new_table(layout, priors, arrays)
         return table
 
     def _new_table(
-        self, layout: FormulaLayout, shifts: Sequence[Array], arrays: list[Array]
+        self, layout: FormulaLayout, priors: Sequence[RowPrior], arrays: list[Array]
     ) -> AddressTable:
         first = self.blocks[0][layout.arrays[0]]
         numbers = []
@@ -160,13 +163,9 @@ class Batch:
             shape = (len(block[layout.arrays[0]]), *first.shape[1:])
             _check_shapes(layout, block, shape)
             addressed = [block[name] for name in layout.arrays]
-            if shifts:
-                shift = shifts[b]
-                if shift.shape != shape:
-                    raise ValueError(
-                        f"the prior's shift has shape {shift.shape} where {shape} is needed"
-                    )
-                addressed.append(shift)
+            if priors:
+                _check_of_rows(priors[b], shape)
+                addressed += _of_rows(priors[b])
             if not all(array.flags.carray and array.dtype == first.dtype for array in addressed):
                 raise ValueError(
                     f"arrays must be C-contiguous, writable and {first.dtype} like the first field"
@@ -181,6 +180,21 @@ class Batch:
             dtype=first.dtype,
             arrays=arrays,
             layout=layout,
+        )
+
+
+def _of_rows(prior: RowPrior) -> list[Array]:
+    """Return the arrays of a prior that differ between rows."""
+    return [array for array in (prior.shift, prior.scale) if array is not None]
+
+
+def _check_of_rows(prior: RowPrior, shape: tuple[int, ...]) -> None:
+    """Raise ValueError if a prior's shift is not of this shape, or its scale not (n, 1)."""
+    if prior.shift is not None and prior.shift.shape != shape:
+        raise ValueError(f"the prior's shift has shape {prior.shift.shape} where {shape} is needed")
+    if prior.scale is not None and prior.scale.shape != (shape[0], 1):
+        raise ValueError(
+            f"the prior's scale has shape {prior.scale.shape} where {(shape[0], 1)} is needed"
         )
 
 
@@ -268,8 +282,8 @@ class Formula(DeclaredFormula):
             Returns the key of the noise, whose `first` is the index of the first element.
         prior : callable, if the prior's gradient is read
             Returns the priors of the blocks, with the dtype of the fields: one prior per block, or
-            a single prior if there are no shifts. Priors of different blocks may differ only in
-            their shifts. The gradient is Lambda (theta_i - m - shift_i).
+            a single prior if there are neither shifts nor scales. Priors of different blocks may
+            differ only in these. The gradient is scale_i Lambda (theta_i - m - shift_i).
         gradient : Gradient, if `grad` or `grad_likelihood` is read
             Definitions of `grad` and `grad_likelihood`.
         stride : int
@@ -300,8 +314,10 @@ class Formula(DeclaredFormula):
                     "the formula reads the prior: pass prior=lambda: [RowPrior(mean, precision)]"
                 )
             priors = prior()
-        shifts = [block_prior.shift for block_prior in priors if block_prior.shift is not None]
-        table = batch.table(layout, shifts)
+        of_rows: Sequence[RowPrior] = ()
+        if priors and _of_rows(priors[0]):
+            of_rows = priors
+        table = batch.table(layout, of_rows)
         arguments: list[Any] = [table.numbers, table.width]
         arguments += [_vector(name, values, table.width) for name in self.columns]
         arguments += [_vector(name, values, table.rows) for name in layout.rows]
@@ -309,7 +325,11 @@ class Formula(DeclaredFormula):
         form = None
         if priors:
             _check_prior(priors[0], table.width)
-            form = PriorForm(dense=priors[0].precision.ndim == 2, shift=bool(shifts))
+            form = PriorForm(
+                dense=priors[0].precision.ndim == 2,
+                shift=priors[0].shift is not None,
+                scale=priors[0].scale is not None,
+            )
             arguments += [priors[0].mean, priors[0].precision]
         if layout.noise:
             if noise is None:

@@ -36,10 +36,14 @@ _NOISE |= dict.fromkeys(("_c1", "_c2", "_c3", "_k0", "_k1"), "uint64")
 
 
 class PriorForm(NamedTuple):
-    """Whether a prior's precision is a full matrix, and whether every row shifts the mean."""
+    """Whether a prior's precision is a full matrix, and what differs between rows.
+
+    Every row may shift the mean, and may multiply the precision by a scale.
+    """
 
     dense: bool
     shift: bool
+    scale: bool = False
 
 
 @dataclass(frozen=True)
@@ -117,6 +121,11 @@ class FormulaLayout(NamedTuple):
         """Whether the prior is read, and every row shifts its mean."""
         return self.prior is not None and self.prior.shift
 
+    @property
+    def is_scaled(self) -> bool:
+        """Whether the prior is read, and every row multiplies its precision."""
+        return self.prior is not None and self.prior.scale
+
 
 def formula_source(layout: FormulaLayout) -> str:
     """Source of ``formula(table, D, columns, rows, scalars, prior, noise, totals)``.
@@ -176,7 +185,7 @@ def _working_arrays(layout: FormulaLayout) -> list[str]:
     if repeated:
         lines += ["for _i in range(_longest):", "    for _k in range(_D):"]
         lines += [f"        {long}[_i * _D + _k] = {short}[_k]" for long, short in repeated]
-    lines += [f"_e_{name} = np.empty(_most, np.{dtype})" for name in layout.vectors]
+    lines += [f"_e_{name} = np.empty(_most, np.{dtype})" for name in _repeated(layout)]
     if layout.is_dense:
         lines += [
             f"_deviation = np.empty((_longest, _D), np.{dtype})",
@@ -196,6 +205,8 @@ def _located(layout: FormulaLayout) -> list[str]:
     arrays += [(f"_r_{name}", "_n") for name in layout.row_fields]
     if layout.is_shifted:
         arrays += [("_flat__shift", "_n * _D")]
+    if layout.is_scaled:
+        arrays += [("_r__scale", "_n")]
     for column, (name, size) in enumerate(arrays, 3):
         lines += [f"{name} = carray(pointer(_table[_block, {column}]), {size}, np.{layout.dtype})"]
     if layout.rows or layout.formula.row_sums:
@@ -229,11 +240,10 @@ def _chunk(layout: FormulaLayout) -> list[str]:
             f"{groups}(_noise_{name}, _group, ((_e + _size + 63) >> 6) - _group, {counter})",
             f"_{name} = _noise_{name}[_e & 63 : (_e & 63) + _size]",
         ]
-    if layout.vectors:
+    repeated = _repeated(layout)
+    if repeated:
         lines += ["for _i in range(_rows):", "    for _k in range(_D):"]
-        lines += [
-            f"        _e_{name}[_i * _D + _k] = _r_{name}[_row + _i]" for name in layout.vectors
-        ]
+        lines += [f"        _e_{name}[_i * _D + _k] = _r_{name}[_row + _i]" for name in repeated]
     if layout.is_shifted:
         lines += ["_x__shift = _flat__shift[_at : _at + _size]"]
     if layout.is_dense:
@@ -253,12 +263,22 @@ def _element(layout: FormulaLayout) -> list[str]:
         lines += ["grad_prior = _prior[_i]"]
     if layout.is_diagonal:
         lines += [f"grad_prior = _t_precision[_i] * ({_deviation(layout, PRIOR_AT)})"]
+    if layout.is_scaled:
+        lines += ["grad_prior = _e__scale[_i] * grad_prior"]
     lines += layout.body.lines
     lines += [f"_x_{name}[_i] = {name}" for name in layout.fields if name in layout.body.written]
     lines += [f"_s_{name} += float64({name})" for name in layout.formula.sums]
     lines += [f"_a_{name}[_i] += float64({name})" for name in layout.formula.column_sums]
     lines += [f"_b_{name}[_i] = float64({name})" for name in layout.formula.row_sums]
     return lines
+
+
+def _repeated(layout: FormulaLayout) -> list[str]:
+    """Names of the vectors over rows that are repeated along rows, the prior's scale included."""
+    names = list(layout.vectors)
+    if layout.is_scaled:
+        names.append("_scale")
+    return names
 
 
 def _deviation(layout: FormulaLayout, theta: str) -> str:

@@ -194,6 +194,8 @@ class ModelFacts:
         Class of the likelihood (`dsgmcmc.model.likelihoods.base`).
     noise : NoiseName
         Whose rows have noise scales.
+    coupled_noise : bool
+        Whether these scales also multiply the precision of the rows' priors.
     prior_precision : float
         Initial precision of the rows' priors.
     sampler : SamplerFacts
@@ -204,6 +206,7 @@ class ModelFacts:
     likelihood: str
     law: type[Any]
     noise: NoiseName
+    coupled_noise: bool
     prior_precision: float
     sampler: SamplerFacts
 

@@ -7,7 +7,8 @@ bias less its prior mean, lambda_a its prior precision, and m ~ N(0, (kappa Lamb
     d ~ N(Q^-1 (lambda_a sum_i r_i W_i - kappa Lambda m), Q^-1)
     Q = kappa Lambda + lambda_a sum_i W_i W_i^T
 
-and likewise for W and the biases b_j. The translations by d form a group with Jacobian 1, so that
+and likewise for W and the biases b_j. If the prior's precision has a scale g_i for every row, the
+terms of the sums are multiplied by g_i. The translations by d form a group with Jacobian 1, so that
 the move leaves the posterior invariant [Liu & Sabatti 2000, theorem 1].
 
 [Liu & Sabatti 2000] Generalised Gibbs sampler and multigrid Monte Carlo for Bayesian computation.
@@ -27,7 +28,7 @@ from dsgmcmc.kernels.products import inner
 from dsgmcmc.model import conjugate
 from dsgmcmc.model.circulation import OTHER
 from dsgmcmc.model.parts.base import DrawContext, Intercept
-from dsgmcmc.model.quantity import SHIFT
+from dsgmcmc.model.quantity import SHIFT, WEIGHT
 from dsgmcmc.targets.state import ParameterBlock, Rows
 from dsgmcmc.types import Factor, Float64, Purpose
 
@@ -81,7 +82,7 @@ def exchange_means_and_biases(
             mean,
             precision,
             {factor: total[factor.name] for factor in Factor},
-            shape=circulation.ratings.shape,
+            sizes={factor: float(total[size_name(factor)][0]) for factor in Factor},
             kappa=kappa,
             rng=context.stream.generator(Purpose.HYPERPARAMETERS, part=3),
             intercept=law.intercept,
@@ -90,7 +91,9 @@ def exchange_means_and_biases(
 
     partials = {}
     for rows in circulation.rows_by_factor():
-        partials[rows.factor.name] = exchange_sums(rows, context.position, bias_mean)
+        scaled = context.prior(rows.blocks[0]).scale is not None
+        partials[rows.factor.name] = exchange_sums(rows, context.position, bias_mean, scaled)
+        partials[size_name(rows.factor)] = conjugate.sums_of_scales(rows, scaled)
     moved = circulation.ring.sum(partials, finish, {factor.name: (k + 1,) for factor in Factor})
     for block in circulation.blocks():
         _move_block(block, context.position, moved)
@@ -115,8 +118,15 @@ def _move_block(block: ParameterBlock, position: str, moved: Mapping[str, Float6
         bias += float(own[:k] @ other[:k])
 
 
-def exchange_sums(rows: Rows, position: str, bias_mean: float) -> Float64:
+def size_name(factor: Factor) -> str:
+    """Name of the sum of the scales of a factor's rows."""
+    return f"{factor.name}.size"
+
+
+def exchange_sums(rows: Rows, position: str, bias_mean: float, scaled: bool) -> Float64:
     """Sums over each block's rows of v v^T and of v, with v = (W_i, r_i).
+
+    If `scaled`, each term is multiplied by the row's scale.
 
     Returns
     -------
@@ -135,6 +145,9 @@ def exchange_sums(rows: Rows, position: str, bias_mean: float) -> Float64:
             theta = theta.copy()
             theta[:, -1] -= means
             total[-1] -= means.sum()
+        if scaled:
+            total[:] = np.einsum("ij,i->j", theta, block.row(WEIGHT.name), dtype=np.float64)
+            theta = theta * np.sqrt(block[WEIGHT.name])
         products.append(inner(theta, theta))
     return np.concatenate([np.array(products), totals[:, None]], axis=1)
 
@@ -144,7 +157,7 @@ def draw_translation(
     precision: Mapping[Factor, Float64],
     sums: Mapping[Factor, Float64],
     *,
-    shape: tuple[int, int],
+    sizes: Mapping[Factor, float],
     kappa: float,
     rng: Generator,
     intercept: Intercept | None = None,
@@ -161,8 +174,8 @@ def draw_translation(
         Means and precisions of the rows' priors; the last column is for the bias.
     sums : dict of Factor to (D + 1, D) float64
         Totals of `exchange_sums`.
-    shape : (int, int)
-        Numbers of rows of W and of H.
+    sizes : dict of Factor to float
+        Number of rows of each factor or, if rows have scales, their sum.
     kappa : float
         Precision of m in units of Lambda.
     rng : Generator
@@ -174,7 +187,7 @@ def draw_translation(
     biases: dict[Factor, float] = {}
     for factor in (Factor.H, Factor.W):  # rows of `factor`, and biases of `other`
         other = OTHER[factor]
-        n = shape[other]
+        n = sizes[other]
         prior = kappa * dense(precision[factor])[:k, :k]
         centre = mean[factor][:k]
         bias_precision = np.atleast_1d(precision[other][-1])[-1]
@@ -190,7 +203,7 @@ def draw_translation(
             total = total + n * step
         if intercept is not None:
             prior = _bordered(prior, np.zeros(k), intercept.precision)
-            products = _bordered(products, -total, float(n))
+            products = _bordered(products, -total, n)
             fit = np.append(fit, -bias)
             centre = np.append(centre, intercept.value + sum(biases.values()))
         root = np.linalg.cholesky(prior + bias_precision * products)

@@ -11,8 +11,10 @@ as the genres of films. With A = X^T X + diag(beta) = L L^T,
     beta_g | B, Lambda ~ Gamma(1 + n_g D / 2, rate 1 + sum_{f in g} B_f^T Lambda B_f / 2)
     B | rest = A^-1 (X^T (theta - m) + L Z Lambda^-1/2),    Z standard normal
 
-Both draws are exact; theta - m also excludes other parts' contributions to the prior mean. Between
-them, Lambda and m are drawn given B (`FeatureEffects.precision_terms`).
+If row i has the prior precision g_i Lambda (docs/model.md), the sums over rows in X^T X and in
+X^T (theta - m) get the weights g_i. Both draws are exact; theta - m also excludes other parts'
+contributions to the prior mean. Between them, Lambda and m are drawn given B
+(`FeatureEffects.precision_terms`).
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ from dsgmcmc.model.parts.base import (
     Part,
     PrecisionTerms,
 )
-from dsgmcmc.model.quantity import SHIFT, Quantity, Sampled
+from dsgmcmc.model.quantity import NONE, SHIFT, WEIGHT, Quantity, Sampled
 from dsgmcmc.orientation import Orientation
 from dsgmcmc.parallel.ring import Ring, shapes_of, stacked
 from dsgmcmc.ratings.file import Ratings
@@ -137,24 +139,30 @@ class Design:
             self._x[block].T @ residual - np.outer(self.centre, self._known[block] @ residual)
         )
 
-    def gram(self, ring: Ring) -> Float64:
-        """X^T X over all blocks, (F, F). Collective."""
+    def gram(self, ring: Ring, scales: Mapping[int, Float64] = NONE) -> Float64:
+        """X^T diag(g) X over all blocks, (F, F). Collective.
+
+        `scales` has g of the rows of each block, (n,); 1 without them.
+        """
         step = max(1, _SLICE // self.size)
         rows = []
         for start in range(0, self.size, step):
             part = slice(start, start + step)
-            addends = [self._gram_rows(b, part).ravel() for b in self._x]
+            addends = [self._gram_rows(b, part, scales.get(b)).ravel() for b in self._x]
             rows.append(ring.total(np.array(addends)).reshape(-1, self.size))
         return np.concatenate(rows)
 
-    def _gram_rows(self, block: int, part: slice) -> Float64:
-        """Rows `part` of X^T X of a block, (rows, F)."""
+    def _gram_rows(self, block: int, part: slice, scale: Float64 | None) -> Float64:
+        """Rows `part` of X^T diag(g) X of a block, (rows, F)."""
         x = self._x[block]
         weight = self._known[block]
-        total = weight @ x
+        if scale is not None:
+            weight = weight * scale
+            x = x.multiply(scale[:, None]).tocsr()
+        total = self._known[block] @ x
         across = np.outer(self.centre[part], total) + np.outer(total[part], self.centre)
         square = weight.sum() * np.outer(self.centre[part], self.centre)
-        return np.asarray((x[:, part].T @ x).toarray() - across + square)
+        return np.asarray((self._x[block][:, part].T @ x).toarray() - across + square)
 
 
 @dataclass
@@ -310,10 +318,15 @@ class FeatureEffects(Part[FeatureSettings]):
         precision = {block.factor: context.prior(block).precision for block in circulation.blocks()}
 
         def finish(sums: dict[str, Float64]) -> dict[str, Float64]:
-            return self._draw_all(sums, precision, context)
+            return self._draw_all(sums, precision, context, weighted)
 
-        moments = self._moments(context)
+        scales = self._scales(context)
+        moments = self._moments(context, scales)
         shapes = shapes_of(self.parameters.arrays())
+        weighted = {
+            factor: self.designs[factor].gram(circulation.ring, of_blocks)
+            for factor, of_blocks in scales.items()
+        }
         self.parameters.take(circulation.ring.sum(moments, finish, shapes))
         fields = (SHIFT.name, DESCRIBED.name)
         for block in circulation.home(fields, returning=fields):
@@ -324,8 +337,26 @@ class FeatureEffects(Part[FeatureSettings]):
                 block[SHIFT.name][:] += new - described
                 described[:] = new
 
-    def _moments(self, context: DrawContext) -> dict[str, Float64]:
-        """X^T (theta - m - other parts' shifts), by block. Collective.
+    def _scales(self, context: DrawContext) -> dict[Factor, dict[int, Float64]]:
+        """Scales g of the precisions of the rows' priors, (n,) by block at home. Collective.
+
+        Only of factors whose rows have features, and whose prior has scales.
+        """
+        scales: dict[Factor, dict[int, Float64]] = {}
+        for rows in context.circulation.rows_by_factor():
+            if rows.factor in self.designs and context.prior(rows.blocks[0]).scale is not None:
+                scales[rows.factor] = {}
+        if scales:
+            for block in context.circulation.home((WEIGHT.name,)):
+                if block.factor in scales:
+                    of_block = block.row(WEIGHT.name).astype(np.float64)
+                    scales[block.factor][block.index] = of_block
+        return scales
+
+    def _moments(
+        self, context: DrawContext, scales: Mapping[Factor, Mapping[int, Float64]]
+    ) -> dict[str, Float64]:
+        """X^T diag(g) (theta - m - other parts' shifts), by block. Collective.
 
         Also computes Gram matrices that are not yet known.
         """
@@ -337,6 +368,8 @@ class FeatureEffects(Part[FeatureSettings]):
             shift = block[SHIFT.name].astype(np.float64)
             described = block[DESCRIBED.name].astype(np.float64)
             residual = theta - context.prior(block).mean - (shift - described)
+            if block.factor in scales:
+                residual *= scales[block.factor][block.index][:, None]
             moment = self.designs[block.factor].moment(block.index, residual)
             partials.setdefault(block.index, {})[f"{block.factor.name}.moment"] = moment
         ring = context.circulation.ring
@@ -346,9 +379,13 @@ class FeatureEffects(Part[FeatureSettings]):
         return stacked(partials[b] for b in ring.blocks)
 
     def _draw_all(
-        self, sums: dict[str, Float64], precision: dict[Factor, Float64], context: DrawContext
+        self,
+        sums: dict[str, Float64],
+        precision: dict[Factor, Float64],
+        context: DrawContext,
+        weighted: Mapping[Factor, Float64],
     ) -> dict[str, Float64]:
-        """Draw beta and B of all factors; runs at the root."""
+        """Draw beta and B of all factors, given Gram matrices with weights; runs at the root."""
         rng = context.stream.generator(Purpose.HYPERPARAMETERS, part=2)
         drawn = FeatureParameters({}, {}, {})
         for factor, design in self.designs.items():
@@ -360,7 +397,13 @@ class FeatureEffects(Part[FeatureSettings]):
             strength = STRENGTH_PRIOR.draw(np.bincount(groups, squares), elements, rng)
             gram = self._grams[factor]
             moment = sums[f"{factor.name}.moment"]
-            effects = draw_effects(gram, moment, beta=strength[groups], precision=lambda_, rng=rng)
+            effects = draw_effects(
+                weighted.get(factor, gram),
+                moment,
+                beta=strength[groups],
+                precision=lambda_,
+                rng=rng,
+            )
             covariance = gram / max(design.rows, 1.0)
             drawn.strength[factor] = strength
             drawn.effects[factor] = effects

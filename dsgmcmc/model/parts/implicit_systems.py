@@ -1,6 +1,7 @@
 r"""Draws and moves of the coefficients y of implicit features (`dsgmcmc.model.parts.implicit`).
 
-Let X = diag(rho) E, where E_ij is 1 if row i has a training rating in column j and 0 if not. A
+Let X = diag(rho) E, where E_ij is 1 if row i has a training rating in column j and 0 if not. If
+rows have the prior precision g_i Lambda (docs/model.md), X^T X stands for X^T diag(g) X. A
 *system* of equations is named after the factor whose prior means are shifted: its rows are this
 factor's rows, and its coefficients belong to the other factor's rows. Both systems are solved at
 the same time, so that a factor may have the rows of one system and the coefficients of the other. A
@@ -28,6 +29,7 @@ from dsgmcmc.model.circulation import OTHER, Circulation
 from dsgmcmc.model.conjugate import GammaPrior
 from dsgmcmc.model.parts.base import DESCRIBED, DrawContext
 from dsgmcmc.model.quantity import NONE, Quantity, Sampled
+from dsgmcmc.model.quantity import WEIGHT as ROW_WEIGHT
 from dsgmcmc.parallel.ring import shapes_of
 from dsgmcmc.targets.base import RowStep
 from dsgmcmc.targets.state import ParameterBlock, RandomStream, Rows
@@ -73,7 +75,7 @@ _ALONG = "along."
 
 #: Names in formulas of vectors over columns, and over rows.
 COLUMNS = ("mean", "lambda_", "ratio", "alpha", "gain", "average", "variance", "beta")
-ROWS = ("rho", "known", "diagonal")
+ROWS = ("rho", "known", "diagonal", "scale")
 
 
 def _formula(source: str, *column_sums: str) -> Formula:
@@ -87,7 +89,7 @@ def _formula(source: str, *column_sums: str) -> Formula:
     )
 
 
-RESIDUAL = _formula("send = rho * (theta - mean - shift + sqrt(1 / lambda_) * z)")
+RESIDUAL = _formula("send = scale * rho * (theta - mean - shift + sqrt(1 / (scale * lambda_)) * z)")
 SCALE = """
 scaled = r / sqrt(diagonal + ratio)
 square = scaled * scaled
@@ -98,7 +100,7 @@ BEGIN = _formula(
 STEP = _formula(
     "implicit = implicit + alpha * p\nr = r - alpha * (got + ratio * p)" + SCALE, "square"
 )
-THROUGH_ROWS = _formula("send = rho * rho * got")
+THROUGH_ROWS = _formula("send = scale * rho * rho * got")
 CURVATURE = _formula("pq = p * (got + ratio * p)", "pq")
 DIRECTION = _formula("p = (scaled - send) / sqrt(diagonal + ratio) + gain * p")
 CHANGE = _formula("send = implicit - before")
@@ -113,8 +115,9 @@ square = known * (shift - others) * (shift - others)
     "square",
 )
 UNKNOWN = _formula("""
-precision = 1 / variance + lambda_
-drawn = (average / variance + lambda_ * (theta - mean - others) + sqrt(precision) * z) / precision
+own = scale * lambda_
+precision = 1 / variance + own
+drawn = (average / variance + own * (theta - mean - others) + sqrt(precision) * z) / precision
 shift = known * shift + (1 - known) * (others + drawn)
 """)
 
@@ -212,6 +215,13 @@ class Systems:
         self._vectors = {
             factor: _row_vectors(rows, self.circulation) for factor, rows in by_factor.items()
         }
+        self._scaled = [
+            factor
+            for factor, rows in self.rows.items()
+            if context.prior(rows.blocks[0]).scale is not None
+        ]
+        for factor in self._scaled:
+            self._vectors[factor]["scale"] = ROW_WEIGHT.name
         self._columns: dict[Factor, dict[str, Array]] = {}
         self.set_context(context)
         for block in self.circulation.blocks():
@@ -219,8 +229,12 @@ class Systems:
             for name in self.scratch.values():
                 if name not in block.arrays:
                     block.arrays[name] = np.zeros(shape, block.dtype)
-        if any(DIRECTIONS not in rows.blocks[0].arrays for rows in self.coefficients.values()):
+        if not self._has_directions():
             self._find_directions()
+
+    def _has_directions(self) -> bool:
+        """Whether the directions U, and the diagonals of X^T X, are in the blocks."""
+        return all(DIRECTIONS in rows.blocks[0].arrays for rows in self.coefficients.values())
 
     def set_context(self, context: DrawContext) -> None:
         """Use the current parameters; blocks must be where they were."""
@@ -237,6 +251,8 @@ class Systems:
             self._columns[factor] = {
                 name: column.astype(rows.dtype) for name, column in columns.items()
             }
+        if self._scaled and self._has_directions():
+            self._set_diagonals()
 
     def _update(
         self,
@@ -270,14 +286,20 @@ class Systems:
             SEND, GOT, [OTHER[factor] for factor in self.unsolved], by_pair=True
         )
 
-    def _find_directions(self) -> None:
-        """Compute the diagonals of all X^T X, and U and s by subspace iteration. Collective."""
+    def _set_diagonals(self) -> None:
+        """Compute the diagonals of all X^T X. Collective."""
         for block in self.circulation.blocks():
             for name in (WEIGHT, DIAGONAL):
                 block.arrays[name] = np.zeros((len(block.counts), 1), block.dtype)
             n_pairs = self.circulation.pair_counts(block)
             block.row(WEIGHT)[:] = (n_pairs > 0) / np.maximum(n_pairs, 1)
+            if block.factor in self._scaled:
+                block.row(WEIGHT)[:] *= block.row(ROW_WEIGHT.name)
         self.circulation.spread(WEIGHT, DIAGONAL, by_pair=True)
+
+    def _find_directions(self) -> None:
+        """Compute the diagonals of all X^T X, and U and s by subspace iteration. Collective."""
+        self._set_diagonals()
         blocks = [block for rows in self.coefficients.values() for block in rows.blocks]
         for block in blocks:
             block.arrays[DIRECTIONS] = _random_directions(block)
@@ -357,11 +379,15 @@ class Systems:
         return drawn.arrays()
 
 
-def _row_vectors(rows: Rows, circulation: Circulation) -> dict[str, Array]:
-    """Vectors in formulas over the rows of a factor: rho, and whether they have ratings."""
+def _row_vectors(rows: Rows, circulation: Circulation) -> dict[str, Array | str]:
+    """Vectors in formulas over the rows of a factor: rho, whether they have ratings, and scales."""
     n = np.concatenate([circulation.pair_counts(block) for block in rows.blocks])
     rho = np.divide(1, np.sqrt(n), out=np.zeros(len(n)), where=n > 0)
-    return {"rho": rho.astype(rows.dtype), "known": (n > 0).astype(rows.dtype)}
+    return {
+        "rho": rho.astype(rows.dtype),
+        "known": (n > 0).astype(rows.dtype),
+        "scale": np.ones(len(n), rows.dtype),
+    }
 
 
 def _random_directions(block: ParameterBlock) -> Array:

@@ -10,7 +10,12 @@ state moved during the sweep, the draws are approximate. They are exact in the l
 for full gradients at one state, and in Gibbs sampling.
 
 g_i makes the noise of a row's ratings marginally Student-t with nu degrees of freedom; nu is drawn
-with g integrated out (`nu_log_density`). `dsgmcmc.model.rounding` says where tau and g are
+with g integrated out (`nu_log_density`). With the setting `coupled_noise`, g_i also multiplies the
+precision of the row's prior, N(m_i, (g_i Lambda)^-1) with D columns, which adds D to n_i and
+
+    (theta_i - m_i)^T Lambda (theta_i - m_i)
+
+to tau SSE_i: docs/model.md says why. `dsgmcmc.model.rounding` says where tau and g are
 truncated.
 """
 
@@ -20,13 +25,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import lru_cache
 from math import inf
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.random import Generator
 from pydantic import BaseModel, Field
 from typing_extensions import override
 
+from dsgmcmc.kernels.formulas.formula import Formula
 from dsgmcmc.kernels.philox import gammas
 from dsgmcmc.model.parts.base import (
     ChainFacts,
@@ -37,7 +43,7 @@ from dsgmcmc.model.parts.base import (
     is_due,
 )
 from dsgmcmc.model.predictive.base import TINY
-from dsgmcmc.model.quantity import Quantity, Sampled, hyperparameter
+from dsgmcmc.model.quantity import WEIGHT, Quantity, Sampled, hyperparameter
 from dsgmcmc.model.rounding import precision_limit, truncated_gamma
 from dsgmcmc.orientation import Orientation
 from dsgmcmc.settings import setting
@@ -51,6 +57,17 @@ NU_START = 12.0
 NOISE_EVERY = 5
 #: Below this logarithm, shares of gamma distributions are computed by a series.
 LOG_SMALL_SHARE = -600.0
+#: Squared deviation of a row from its prior mean in units of Lambda, (theta_i - m_i)^T Lambda
+#: (theta_i - m_i), by whether prior means are shifted; `grad_prior` includes the row's scale.
+DEVIATIONS = {
+    shifted: Formula(
+        f"square = ({deviation}) * grad_prior / weight",
+        columns=("mean",),
+        rows=("weight",),
+        row_sums=("square",),
+    )
+    for shifted, deviation in {False: "theta - mean", True: "theta - mean - shift"}.items()
+}
 NU_GRID = 2.0 ** np.arange(2, 10.0625, 0.125)  # from 4: 1 / g has a finite variance above 4
 
 
@@ -62,6 +79,13 @@ def drawn_factors(law: type[Any], noise: NoiseName, orientation: Orientation) ->
     if law.draws_precision or not law.has_noise:
         return ()
     return orientation.factors_of(noise)
+
+
+def coupled_factors(model: ModelFacts, orientation: Orientation) -> tuple[Factor, ...]:
+    """Factors whose rows' noise scales also multiply the precision of the rows' prior."""
+    if not model.coupled_noise:
+        return ()
+    return drawn_factors(model.law, model.noise, orientation)
 
 
 @dataclass
@@ -113,6 +137,14 @@ class NoiseSettings(BaseModel):
         "sampled",
         shown="sampled; 1 with --prior fixed or a likelihood without noise, 30 with all-cells",
         metavar="TAU|sampled",
+    )
+    coupled_noise: bool = setting(
+        "Give the factors of a row the scale of its noise, if users or items have noise levels of"
+        " their own.",
+        False,
+        shown="yes; no in runs that were begun without it",
+        offered=False,
+        later=True,
     )
 
 
@@ -266,19 +298,49 @@ class Noise(Part[NoiseSettings]):
             rng = context.stream.generator(Purpose.NU)
             return {"nu": np.array(rng.choice(NU_GRID, p=weights / weights.sum()))}
 
-        partials = {"log_density": np.array([nu_log_density(block, tau, most) for block in blocks])}
+        squares = {block: squares_of(block, context) for block in blocks}
+        logs = [nu_log_density(of_block, most) for of_block in squares.values()]
+        partials = {"log_density": np.array(logs)}
         drawn = context.circulation.ring.sum(partials, draw, {"nu": ()})["nu"]
         self.parameters.nu[factor] = drawn
         nu = float(drawn)
         for block in blocks:
             key = context.stream.key(Purpose.NOISE_SCALE, factor, block.start)
-            shape = (nu + block.counts) / 2
-            rate = (nu + tau * block.row("row_error").astype(np.float64)) / 2
+            of_block = squares[block]
+            shape = (nu + of_block.counts) / 2
+            rate = (nu + of_block.total) / 2
             block.row("weight")[:] = gammas(shape, key, most * rate) / rate
 
 
-def nu_log_density(block: ParameterBlock, tau: float, most: float = inf) -> Float64:
-    """Contribution of a block's rows to the log density of nu at every value of `NU_GRID`, (65,).
+class ScaledSquares(NamedTuple):
+    """What the scales of a block's rows are drawn from: sums of squares in units of variance / g.
+
+    Attributes
+    ----------
+    counts : (n,) int64
+        Number of terms of every row.
+    total : (n,) float64
+        Sum of the terms.
+    """
+
+    counts: Int64
+    total: Float64
+
+
+def squares_of(block: ParameterBlock, context: DrawContext) -> ScaledSquares:
+    """Squared errors of every row's ratings and, if coupled, its squared deviation as well."""
+    total = context.tau() * block.row("row_error").astype(np.float64)
+    prior = context.prior(block)
+    if prior.scale is None:
+        return ScaledSquares(block.counts, total)
+    formula = DEVIATIONS[prior.shift is not None]
+    theta = context.position
+    sums = block.update(formula, theta=theta, mean=prior.mean, weight=WEIGHT.name)
+    return ScaledSquares(block.counts + block.dimension, total + sums["square"])
+
+
+def nu_log_density(squares: ScaledSquares, most: float = inf) -> Float64:
+    """Contribution of rows to the log density of nu at every value of `NU_GRID`, (65,).
 
     The grid is uniform in log nu. Up to a constant, row i contributes
 
@@ -289,16 +351,16 @@ def nu_log_density(block: ParameterBlock, tau: float, most: float = inf) -> Floa
     """
     # float32 logarithms take a sixth of the time of float64 ones; the sum over 10,000 rows is
     # accurate to 0.01
-    errors = (tau * block.row("row_error").astype(np.float64)).astype(np.float32)
+    errors = squares.total.astype(np.float32)
     logs = errors / NU_GRID.astype(np.float32)[:, None]
     logs += 1
     np.log(logs, out=logs)
     totals = logs.sum(axis=1, dtype=np.float64)
-    logs *= (block.counts / 2).astype(np.float32)
+    logs *= (squares.counts / 2).astype(np.float32)
     powers = NU_GRID / 2 * totals + logs.sum(axis=1, dtype=np.float64)
-    logs_of_nu = np.asarray(_nu_log_normaliser(block.counts.tobytes()) - powers)
+    logs_of_nu = np.asarray(_nu_log_normaliser(squares.counts.tobytes()) - powers)
     if most < inf:
-        logs_of_nu += _log_share_below(most, block.counts, errors)
+        logs_of_nu += _log_share_below(most, squares.counts, errors)
     return logs_of_nu
 
 

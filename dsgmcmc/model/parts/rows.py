@@ -1,5 +1,7 @@
 """Priors of the rows of both factors, theta_i ~ N(m, Lambda^-1), and the draws of (m, Lambda).
 
+If rows have noise scales g_i, their prior has the precision g_i Lambda (docs/model.md).
+
 A row has D = K + 1 columns, the last of which is the bias, or D = K without biases. The prior mean
 of the bias is not drawn: it is 0, or for counts half the logarithm of their mean. (m, Lambda) is
 drawn from its exact conditional:
@@ -39,7 +41,8 @@ from dsgmcmc.model.parts.base import (
     PrecisionTerms,
 )
 from dsgmcmc.model.parts.exchange import exchange_means_and_biases
-from dsgmcmc.model.quantity import SHIFT, Quantity, Sampled, SavedDraw
+from dsgmcmc.model.parts.noise import coupled_factors
+from dsgmcmc.model.quantity import SHIFT, WEIGHT, Quantity, Sampled, SavedDraw
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.ratings.file import Ratings
 from dsgmcmc.settings import setting
@@ -102,6 +105,8 @@ class RowMoments(NamedTuple):
     ----------
     n : int
         Number of rows.
+    weight : float
+        Sum of the rows' scales, which weight the next two; n if all are 1.
     average : (D,) float64
         Mean over the rows.
     products : (D,) or (D, D) float64
@@ -109,6 +114,7 @@ class RowMoments(NamedTuple):
     """
 
     n: int
+    weight: float
     average: Float64
     products: Float64
 
@@ -170,6 +176,8 @@ class RowPriors(Part[RowSettings]):
         Prior mean of the biases.
     exchanges : bool
         Whether means and biases are exchanged between sweeps.
+    scaled : tuple of Factor
+        Factors whose rows' noise scales multiply the prior's precision.
     """
 
     Settings = RowSettings
@@ -183,6 +191,7 @@ class RowPriors(Part[RowSettings]):
     width: float = 1.0
     bias_mean: float = 0.0
     exchanges: bool = False
+    scaled: tuple[Factor, ...] = ()
     parameters: RowParameters = field(init=False)
 
     def __post_init__(self) -> None:
@@ -232,6 +241,7 @@ class RowPriors(Part[RowSettings]):
             width=law.width,
             bias_mean=law.bias_mean(data),
             exchanges=not (chain.by_parts or model.sampler.interleaved),
+            scaled=coupled_factors(model, chain.orientation),
         )
 
     @classmethod
@@ -275,7 +285,10 @@ class RowPriors(Part[RowSettings]):
         mean = self.parameters.mean[block.factor]
         precision = self.parameters.precision[block.factor]
         shift = block.arrays.get(SHIFT.name)
-        return RowPrior(mean.astype(np.float32), precision.astype(np.float32), shift)
+        scale = None
+        if block.factor in self.scaled:
+            scale = block.arrays.get(WEIGHT.name)
+        return RowPrior(mean.astype(np.float32), precision.astype(np.float32), shift, scale)
 
     @override
     def start(self, blocks: Iterable[ParameterBlock]) -> None:
@@ -312,9 +325,13 @@ class RowPriors(Part[RowSettings]):
         return sums
 
     def _sums(self, rows: Rows, position: str) -> Float64:
-        """Results of `conjugate.sums_of_rows` side by side, (blocks, ...)."""
-        total, products = conjugate.sums_of_rows(rows, position, self.prior == "normal-wishart")
-        return np.concatenate([total, products.reshape(len(rows.blocks), -1)], axis=1)
+        """Sums of the rows' scales and `conjugate.sums_of_rows` side by side, (blocks, ...)."""
+        scaled = rows.factor in self.scaled
+        total, products = conjugate.sums_of_rows(
+            rows, position, dense=self.prior == "normal-wishart", scaled=scaled
+        )
+        weights = conjugate.sums_of_scales(rows, scaled)
+        return np.concatenate([weights, total, products.reshape(len(rows.blocks), -1)], axis=1)
 
     @override
     def draw_shared(
@@ -324,8 +341,9 @@ class RowPriors(Part[RowSettings]):
         d = self.dimension
         for factor, n in zip(Factor, context.circulation.ratings.shape, strict=True):
             terms = context.terms.get(factor, NO_TERMS)
-            totals = sums[factor.name]
-            moments = RowMoments(n, totals[:d] / n, totals[d:])
+            weight = float(sums[factor.name][0])
+            totals = sums[factor.name][1:]
+            moments = RowMoments(n, weight, totals[:d] / weight, totals[d:])
             if self.prior == "normal-gamma":
                 mean, precision = self._draw_diagonal(moments, terms, rng)
             else:
@@ -345,6 +363,7 @@ class RowPriors(Part[RowSettings]):
             moments.average[:k],
             squares[:k],
             moments.n,
+            weight=moments.weight,
             rng=rng,
             prior=self.precision_prior,
             more=more,
@@ -362,7 +381,12 @@ class RowPriors(Part[RowSettings]):
         mean = self._with_bias_mean()
         precision = np.zeros((self.dimension, self.dimension))
         mean[:k], precision[:k, :k] = conjugate.draw_normal_wishart(
-            moments.average[:k], outer[:k, :k], moments.n, rng=rng, more=more
+            moments.average[:k],
+            outer[:k, :k],
+            moments.n,
+            weight=moments.weight,
+            rng=rng,
+            more=more,
         )
         if self.biases:
             precision[k, k] = self._draw_bias_precision(moments, outer[k, k], more, rng)
@@ -374,6 +398,6 @@ class RowPriors(Part[RowSettings]):
         """Draw the precision of the biases, given the sum of their squares."""
         k = self.rank
         b = self.bias_mean
-        about_mean = square + moments.n * b * (b - 2 * moments.average[k])
+        about_mean = square + moments.weight * b * (b - 2 * moments.average[k])
         more_square = more.leading(self.dimension)[k, k]
         return self.bias_prior.draw(about_mean + more_square, moments.n + more.n, rng)

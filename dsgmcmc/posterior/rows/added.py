@@ -11,9 +11,12 @@ The mixture over all saved draws is the posterior of the row given its ratings a
 only approximation is that the new ratings do not change other parameters.
 
 If rows have individual noise scales, theta | g and g | theta ~ Gamma((nu + n) / 2, (nu + tau SSE) /
-2) are drawn in turns, and so are the values of ratings that are known only by bounds. Unknown
-effects of time are independent between ratings. Under likelihoods that are not conditionally
-normal, rows are drawn (`dsgmcmc.posterior.rows.slice_sampling`). docs/serving.md says what happens
+2) are drawn in turns. If g multiplies the prior precision, the mean does not depend on g, and
+g is drawn with theta integrated out (docs/model.md): SSE is that at the mean, and the squared
+deviation of the mean from m, in units of Lambda^-1, is added to tau SSE. Values that are known
+only by bounds are also drawn in turns. Unknown effects of time are independent between ratings.
+Under likelihoods that are not conditionally normal, rows are drawn
+(`dsgmcmc.posterior.rows.slice_sampling`). docs/serving.md says what happens
 to rows that the run knows.
 """
 
@@ -425,7 +428,7 @@ class FoldIn:
         if self.run.config.law.is_conditionally_gaussian():
             nu = draw.shared.get(f"{self.entity}.nu")
             of_all_pairs = self._prior(position).of_all_pairs
-            noise = NoiseOfRow(nu, self._largest_scale(draw))
+            noise = NoiseOfRow(nu, draw.coupled, self._largest_scale(draw))
             self._set_normal(rows, batches, of_all_pairs=of_all_pairs, noise=noise, rng=rng)
         else:
             self._set_drawn(rows, draw, batches, rng)
@@ -454,7 +457,7 @@ class FoldIn:
             parameters = np.tile(shared, (len(chosen), 1))
         return RowsAtDraw(
             mean=unseen.mean + self._prior(position).features[chosen],
-            noise=np.ones(len(chosen)),
+            noise=np.full(len(chosen), draw.new_inverse_scale[self.entity]),
             spread_of=np.arange(len(chosen)),
             covariance=np.tile(unseen.covariance.astype(np.float64), (len(chosen), 1, 1)),
             parameters=parameters,
@@ -471,7 +474,11 @@ class FoldIn:
             of_all_pairs = self._prior(position).of_all_pairs
             for k, row in zip(indices.tolist(), rated, strict=True):
                 rows.covariance[k] = normal_covariance(
-                    self.run.config.law, row, of_all_pairs=of_all_pairs, g=scales[k]
+                    self.run.config.law,
+                    row,
+                    of_all_pairs=of_all_pairs,
+                    g=scales[k],
+                    coupled=self.run.config.couples_noise,
                 )
         return rows.covariance
 
@@ -598,11 +605,14 @@ class NoiseOfRow(NamedTuple):
     ----------
     nu : (1,) float64 or None
         Degrees of freedom; None if noise is shared.
+    coupled : bool
+        Whether g multiplies the precision of the row's prior, too.
     most : float
         Largest g.
     """
 
     nu: Array | None
+    coupled: bool = False
     most: float = inf
 
 
@@ -618,15 +628,22 @@ def normal_row(
     gram, moment = _statistics(law, row, of_all_pairs)
     g = 1.0
     for sweep in range(GIBBS_SWEEPS + 1):
-        inverse = _inverse_root(row.precision + g * gram)
-        mean = inverse.T @ (inverse @ (row.precision @ row.centre + g * moment))
-        if (noise.nu is None and row.bounds is None) or sweep == GIBBS_SWEEPS:
+        if noise.coupled:
+            inverse = _inverse_root(row.precision + gram)
+            mean = inverse.T @ (inverse @ (row.precision @ row.centre + moment))
+            g = _coupled_scale(row, mean, noise, rng)
+            inverse /= np.sqrt(g)
+        else:
+            inverse = _inverse_root(row.precision + g * gram)
+            mean = inverse.T @ (inverse @ (row.precision @ row.centre + g * moment))
+        is_exact = noise.nu is None or noise.coupled
+        if (is_exact and row.bounds is None) or sweep == GIBBS_SWEEPS:
             break
         drawn = mean + inverse.T @ rng.standard_normal(len(mean))
         if row.bounds is not None:
             row = row.with_drawn_values(law, drawn, g * noise_precision, rng)
             _, moment = _statistics(law, row, of_all_pairs)
-        if noise.nu is not None:
+        if noise.nu is not None and not noise.coupled:
             nu = noise.nu.item()
             errors = row.x - row.offset - row.features @ drawn
             squares = float(noise_precision @ errors**2)
@@ -634,10 +651,26 @@ def normal_row(
     return mean, inverse.T @ inverse, 1 / g
 
 
-def normal_covariance(law: type[Law], row: RatedRow, *, of_all_pairs: Float64, g: float) -> Float64:
+def _coupled_scale(row: RatedRow, mean: Float64, noise: NoiseOfRow, rng: Generator) -> float:
+    """Draw g of a row, theta integrated out, given the mean of theta; 1 if noise is shared."""
+    if noise.nu is None:
+        return 1.0
+    nu = noise.nu.item()
+    errors = row.x - row.offset - row.features @ mean
+    deviation = mean - row.centre
+    squares = float(_noise_precision(row) @ errors**2 + deviation @ row.precision @ deviation)
+    return truncated_gamma((nu + len(errors)) / 2, (nu + squares) / 2, noise.most, rng)
+
+
+def normal_covariance(
+    law: type[Law], row: RatedRow, *, of_all_pairs: Float64, g: float, coupled: bool
+) -> Float64:
     """Return the covariance of a row that is normal, given g; arguments as for `normal_row`."""
     gram, _ = _statistics(law, row, of_all_pairs)
-    inverse = _inverse_root(row.precision + g * gram)
+    if coupled:
+        inverse = _inverse_root(row.precision + gram) / np.sqrt(g)
+    else:
+        inverse = _inverse_root(row.precision + g * gram)
     return np.asarray(inverse.T @ inverse)
 
 

@@ -104,7 +104,7 @@ class Rows:
         mean = mean.astype(np.float64)
         mean[~sampled] = unseen.mean
         noise = noise.astype(np.float64)
-        noise[~sampled] = 1.0
+        noise[~sampled] = draw.new_inverse_scale[self._entity]
         spread_of[~sampled] = 0
         covariance = unseen.covariance[np.newaxis].astype(np.float64)
         if parameters is not None:

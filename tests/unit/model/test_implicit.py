@@ -2,9 +2,11 @@
 dense matrices.
 """
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pytest
 from measurements import write_measured
 from mpi4py import MPI
 from support import Model, cells_of, factor_target, rows_of
@@ -21,12 +23,37 @@ DRAWS = 1000
 MODEL = Model(rank=1, biases=True, prior="fixed", prior_precision=2.0, noise_precision=1.0)
 
 
-def target_of(data: Path, sampler: BAOAB | None = None) -> tuple[FactorTarget, np.ndarray]:
+def with_scales(model: Model, scaled: bool) -> Model:
+    """The model or, if `scaled`, one whose rows' scales multiply their priors' precisions, too."""
+    if not scaled:
+        return model
+    return replace(model, heteroscedastic=tuple(Factor), coupled=True)
+
+
+def set_scales(target: FactorTarget) -> dict[Factor, np.ndarray]:
+    """Give the rows scales that stay, if they have any; 1 without."""
+    rng = np.random.default_rng(8)
+    scales = {}
+    for factor, n in ((Factor.W, ROWS), (Factor.H, COLUMNS)):
+        scales[factor] = np.ones(n)
+        if target.noise.factors:
+            scales[factor] = rng.gamma(3, 1 / 3, n)
+            for block in target.blocks():
+                if block.factor == factor:
+                    block.row("weight")[:] = scales[factor][block.start :][: len(block.counts)]
+    target.noise.factors = ()  # they are not drawn
+    return scales
+
+
+def target_of(
+    data: Path, sampler: BAOAB | None = None, scaled: bool = False
+) -> tuple[FactorTarget, np.ndarray]:
     """A target at a random state, with implicit features of both sides, and its pattern, whose last
     column is empty.
     """
     part = ImplicitFeatures((Factor.W, Factor.H), 2, 5.0)
-    target = factor_target(MPI.COMM_SELF, data, model=MODEL, sampler=sampler, parts=(part,))
+    model = with_scales(MODEL, scaled)
+    target = factor_target(MPI.COMM_SELF, data, model=model, sampler=sampler, parts=(part,))
     rng = np.random.default_rng(1)
     for block in target.blocks():
         block["theta"][:] = rng.normal(0.3, 0.7, block["theta"].shape)
@@ -42,8 +69,9 @@ def draw(target: FactorTarget, iteration: int) -> None:
     target.parts[-1].draw(target.context()._replace(hyper_sweep=1))
 
 
+@pytest.mark.parametrize("scaled", [False, True], ids=["", "scaled"])
 def test_y_has_its_conditional_law_and_a_row_without_ratings_the_shifts_of_the_others(
-    data: Path,
+    data: Path, scaled: bool
 ) -> None:
     """Mean and variance of y | theta at fixed beta, over a chain of its own, which must leave that
     law invariant.
@@ -51,11 +79,13 @@ def test_y_has_its_conditional_law_and_a_row_without_ratings_the_shifts_of_the_o
     The shift of a row without ratings is drawn from the normal law of the others given its theta,
     not set to that of an empty set.
     """
-    target, pattern = target_of(data)
+    target, pattern = target_of(data, scaled=scaled)
+    scales = set_scales(target)
     part = target.parts[-1]
     assert isinstance(part, ImplicitFeatures)
     (column,) = np.flatnonzero(pattern.sum(axis=0) == 0)
     theta = rows_of(target, Factor.H, "theta")[column]
+    own = 2.0 * scales[Factor.H][column]
     draws = []
     z = []
     for iteration in range(DRAWS):
@@ -65,15 +95,16 @@ def test_y_has_its_conditional_law_and_a_row_without_ratings_the_shifts_of_the_o
         parameters = part.parameters.arrays()
         mean = parameters["H.implicit.mean"]
         variance = parameters["H.implicit.variance"]
-        precision = 1 / variance + 2.0
+        precision = 1 / variance + own
         shift = rows_of(target, Factor.H, "shift")[column]
-        z.append((shift - (mean / variance + 2.0 * theta) / precision) * np.sqrt(precision))
+        z.append((shift - (mean / variance + own * theta) / precision) * np.sqrt(precision))
     np.testing.assert_allclose(np.mean(z, axis=0), 0.0, atol=5 / np.sqrt(DRAWS))
     np.testing.assert_allclose(np.std(z, axis=0), 1.0, atol=5 / np.sqrt(2 * DRAWS))
     x = pattern / np.sqrt(np.maximum(pattern.sum(axis=1), 1))[:, None]
-    precision = 2.0 * x.T @ x + 5.0 * np.eye(COLUMNS)
+    weighted = 2.0 * x.T * scales[Factor.W]
+    precision = weighted @ x + 5.0 * np.eye(COLUMNS)
     covariance = np.linalg.inv(precision)
-    mean = covariance @ (2.0 * x.T @ rows_of(target, Factor.W, "theta"))
+    mean = covariance @ (weighted @ rows_of(target, Factor.W, "theta"))
     se = np.sqrt(np.diag(covariance) / DRAWS)[:, None]
     # draws are nearly independent: what the conjugate gradients leave unsolved moves less, and
     # stays correlated; so 7 standard errors of means and of variances, of which there are 34 each
@@ -116,7 +147,8 @@ def test_the_directions_of_the_preconditioner_have_the_largest_eigenvalues(data:
     np.testing.assert_array_equal(rows_of(target, Factor.H, DIRECTIONS), u)
 
 
-def test_moves_of_y_leave_a_normal_posterior_invariant(data: Path) -> None:
+@pytest.mark.parametrize("scaled", [False, True], ids=["", "scaled"])
+def test_moves_of_y_leave_a_normal_posterior_invariant(data: Path, scaled: bool) -> None:
     """Biases alone, with fixed precisions: the posterior of all theta and y is normal, and NumPy
     computes it exactly.
 
@@ -128,7 +160,9 @@ def test_moves_of_y_leave_a_normal_posterior_invariant(data: Path) -> None:
     sampler = BAOAB(BAOABConfig(step_size=0.25), 0)
     part = ImplicitFeatures((Factor.W, Factor.H), 1, 3.0, moves_from=0)
     model = Model(rank=0, biases=True, prior="fixed", prior_precision=2.0, noise_precision=0.2)
+    model = with_scales(model, scaled)
     target = factor_target(MPI.COMM_SELF, data, model=model, sampler=sampler, parts=(part,))
+    scales = set_scales(target)
     sampler.start(target, 0.3)
     fields = [
         (Factor.W, "theta"),
@@ -156,9 +190,11 @@ def test_moves_of_y_leave_a_normal_posterior_invariant(data: Path) -> None:
     residual = np.eye(n + m, 2 * (n + m))  # theta less the shift
     residual[:n, 2 * n + m :] = -to_rows
     residual[n:, n + m : 2 * n + m] = -to_columns
-    precision = 0.2 * design.T @ design + 2.0 * residual.T @ residual
+    fit = 0.2 * design.T * (scales[Factor.W][i] * scales[Factor.H][j])
+    pull = 2.0 * residual.T * np.concatenate([scales[Factor.W], scales[Factor.H]])
+    precision = fit @ design + pull @ residual
     precision[n + m :, n + m :] += 3.0 * np.eye(n + m)
-    mean = np.linalg.solve(precision, 0.2 * design.T @ (x - x.mean()))
+    mean = np.linalg.solve(precision, fit @ (x - x.mean()))
     covariance = np.linalg.inv(precision)
     variance = np.diag(covariance)
     # others have shifts of their own

@@ -11,7 +11,7 @@ from support import sample, write_cells
 
 from dsgmcmc.kernels.philox import NoiseKey, gammas
 from dsgmcmc.model.blocks import RatingBlocks
-from dsgmcmc.model.parts.noise import NU_GRID, nu_log_density
+from dsgmcmc.model.parts.noise import NU_GRID, ScaledSquares, nu_log_density
 from dsgmcmc.model.rounding import truncated_gamma
 from dsgmcmc.parallel.alone import Alone
 from dsgmcmc.parallel.ring import Ring
@@ -62,25 +62,20 @@ def test_a_bound_that_is_far_away_changes_no_draw() -> None:
     assert bounded == np.random.default_rng(1).gamma(50.0) / 2.0
 
 
-class Block:
-    """Numbers of ratings and squared errors of three rows."""
-
-    counts = np.array([1, 4, 30])
-
-    def row(self, name: str) -> np.ndarray:
-        """Squared errors."""
-        return np.array([0.01, 0.5, 3.0], np.float32)
+#: Numbers of ratings and squared errors of three rows.
+COUNTS = np.array([1, 4, 30])
+ERRORS = np.array([0.01, 0.5, 3.0])
 
 
 @pytest.mark.parametrize("most", [0.01, 0.8, 2.0, 50.0])
 def test_nu_is_drawn_with_bounded_scales_integrated_out(most: float) -> None:
     """Against quadrature over the noise scales of three rows, up to a constant."""
     tau = 2.0
-    found = nu_log_density(Block(), tau, most)
+    found = nu_log_density(ScaledSquares(COUNTS, tau * ERRORS), most)
     for k in (0, 20, 40):
         expected = 0.0
         base = 0.0
-        for n, error in zip(Block.counts, Block().row("row_error").astype(float), strict=True):
+        for n, error in zip(COUNTS, ERRORS, strict=True):
 
             def density(g: float, nu: float, n: float = n, error: float = error) -> float:
                 prior = stats.gamma.logpdf(g, nu / 2, scale=2 / nu)

@@ -5,6 +5,7 @@ training with them.
 import numpy as np
 import pytest
 from runs import given_ratings, make_run
+from scipy import stats
 
 from dsgmcmc.posterior.cells.predict import Predictor
 from dsgmcmc.posterior.draws import ENTITIES, OTHER
@@ -174,6 +175,41 @@ def test_own_noise_of_new_users_is_inferred(tmp_path):
         [folded.rows(number, np.array([0, 1])).noise for number in range(len(run.draws))], axis=0
     )
     assert noise[1] > 3 * noise[0]
+
+
+def test_a_new_row_has_the_scale_of_its_noise(tmp_path):
+    """The mean does not depend on g, the covariance is 1 / g times that at g = 1, and g has its law
+    given the ratings: 300 rows with the same ratings, by Kolmogorov-Smirnov. A row without ratings
+    has the moments of its t distribution.
+    """
+    run = make_run(tmp_path, noise="by-user", iterations=60).open()
+    others = [0, 5, 7, 9]
+    values = [4.5, 2.0, 5.0, 1.0]
+    names = 300
+    rows = np.repeat(np.arange(names), len(others))
+    ratings = RatingsOfRows(
+        rows, np.tile(np.int32(others), names), np.tile(values, names), np.ones(len(rows))
+    )
+    folded = FoldIn(run, Vocabulary("user", -1 - np.arange(names)[::-1]), ratings)
+    draw = run.draw(2)
+    found = folded.rows(2, np.arange(names))
+    prior = draw.prior["user"]
+    mean, covariance = given_ratings(run, "user", 2, prior.mean, others, values)
+    np.testing.assert_allclose(found.mean, np.tile(mean, (names, 1)), atol=1e-6)
+    expected = found.noise[:, None, None] * covariance
+    np.testing.assert_allclose(found.covariance, expected, rtol=1e-6)
+    theta = draw.theta["item"][others].astype(float)
+    k = run.config.rank
+    phi = np.column_stack([theta[:, :k], np.ones(len(others))])
+    noise = 1 / (draw.tau * draw.noise_scale["item"][others])
+    error = np.array(values) - run.mean - theta[:, k] - phi @ prior.mean
+    squares = error @ np.linalg.solve(phi @ prior.covariance @ phi.T + np.diag(noise), error)
+    nu = float(draw.shared["user.nu"])
+    of_g = stats.gamma((nu + len(others)) / 2, scale=2 / (nu + squares))
+    assert stats.kstest(1 / found.noise, of_g.cdf).pvalue > 1e-3
+    unseen = draw.unseen["user"]
+    np.testing.assert_allclose(unseen.covariance, prior.covariance * nu / (nu - 2))
+    assert draw.new_inverse_scale["user"] == pytest.approx(nu / (nu - 2))
 
 
 @pytest.mark.parametrize("noise", ["shared", "by-user"])

@@ -66,13 +66,15 @@ def scales(target: FactorTarget) -> list[np.ndarray]:
 
 
 def reference_of(
-    data: Path, target: FactorTarget
+    data: Path, target: FactorTarget, noise: str = "shared", coupled: bool = False
 ) -> tuple[gibbs.State, np.ndarray, list[gibbs.View], gibbs.Model]:
     """The state of a target as the reference has it, residuals, views and model."""
     rows, columns, values = cells_of(data)
     with Ratings(data) as ratings:
         residuals = values.astype(np.float64) - ratings.mean
-    model = gibbs.Model(target.row_priors.rank, biases=target.row_priors.biases)
+    model = gibbs.Model(
+        target.row_priors.rank, biases=target.row_priors.biases, noise=noise, coupled=coupled
+    )
     state = gibbs.start(model, (60, 40), np.random.default_rng(0))
     state.theta = all_rows(target)
     state.g = scales(target)
@@ -106,34 +108,46 @@ def squared_errors(
 
 
 @pytest.mark.parametrize(
-    ("rank", "biases", "prior", "noise"),
+    ("rank", "biases", "prior", "noise", "coupled"),
     [
-        (1, True, "normal-gamma", "shared"),
-        (2, False, "normal-wishart", "both"),
-        (3, True, "fixed", "both"),
-        (15, True, "normal-wishart", "by-user"),
-        (33, False, "normal-gamma", "by-item"),
+        (1, True, "normal-gamma", "shared", False),
+        (2, False, "normal-wishart", "both", False),
+        (3, True, "fixed", "both", False),
+        (15, True, "normal-wishart", "by-user", False),
+        (33, False, "normal-gamma", "by-item", False),
+        (3, True, "normal-gamma", "both", True),
+        (2, False, "normal-wishart", "by-item", True),
     ],
 )
 def test_a_sweep_is_that_of_the_reference(
-    data: Path, rank: int, biases: bool, prior: Any, noise: str
+    data: Path, rank: int, biases: bool, prior: Any, noise: str, coupled: bool
 ) -> None:
     """Given the same noise: every row and noise scale, in the order of the docstring, to 1e-5 of
     the largest.
     """
     target = made(
-        data, 0.7 / rank**0.25, rank=rank, biases=biases, prior=prior, heteroscedastic=NOISES[noise]
+        data,
+        0.7 / rank**0.25,
+        rank=rank,
+        biases=biases,
+        prior=prior,
+        heteroscedastic=NOISES[noise],
+        coupled=coupled,
     )
-    state, residuals, sides, model = reference_of(data, target)
+    state, residuals, sides, model = reference_of(data, target, noise, coupled)
     step(target)
     take_parameters(state, target)
     for side, factor in enumerate(Factor):
         n, d = state.theta[side].shape
         if factor in NOISES[noise]:
-            errors = squared_errors(state, residuals, sides, model, side)
-            shape = (state.nu[side] + np.diff(sides[side].indptr)) / 2
+            terms = state.tau * squared_errors(state, residuals, sides, model, side)
+            counts = np.diff(sides[side].indptr)
+            if coupled:
+                terms += gibbs.deviations(state, side)
+                counts = counts + d
+            shape = (state.nu[side] + counts) / 2
             gamma = gammas(shape, target.stream.key(Purpose.NOISE_SCALE, factor, 0))
-            state.g[side] = gamma / ((state.nu[side] + state.tau * errors) / 2)
+            state.g[side] = gamma / ((state.nu[side] + terms) / 2)
         z = normals_of(n * d, seed=SEED, purpose=Purpose.STEP, iteration=ITERATION, factor=factor)
         gibbs.draw_side(
             state, side, residuals, sides[side], model, z.reshape(n, d).astype(np.float64)
