@@ -93,6 +93,8 @@ LEAST_ROWS = 0.25
 #: Likelihoods that are replaced while several additions are tried, and their replacements: the
 #: sweeps of Gaussian noise by user and item are shorter, and it draws time effects exactly.
 TRIAL_LIKELIHOODS = {"ordinal": "noise"}
+#: Likelihoods with noise levels of rows, and the same with one level.
+ONE_NOISE = {"noise": "plain", "log noise": "log", "log1p noise": "log1p"}
 #: Smallest number of saved draws of a candidate, if rankings are the criterion.
 RANKING_DRAWS = 20
 #: Share of the training ratings that is held out, at least `HELD_OUT_MIN` ratings, but at most a
@@ -479,7 +481,8 @@ class Comparing:
         -------
         set of int
             Numbers of the candidates with one addition, and of the chosen likelihood with all
-            additions that improve it.
+            additions that improve it, also if the noise is the same for all rows: additions can
+            explain what else is taken for noise.
         """
         number_of = self._plan.number_of
         trial = self._trial_model(chosen)
@@ -490,8 +493,12 @@ class Comparing:
             if model in number_of and chosen._replace(added=(name,)) in number_of:
                 alone[name] = number_of[model]
         gains = [name for name, number in alone.items() if self._is_better(number, trial_number)]
-        combined = number_of.get(chosen._replace(added=tuple(gains)), number_of[chosen])
-        return {*alone.values(), combined}
+        combined = chosen._replace(added=tuple(gains))
+        with_one_noise = combined._replace(likelihood=ONE_NOISE.get(chosen.likelihood, ""))
+        numbers = {*alone.values(), number_of.get(combined, number_of[chosen])}
+        if gains and with_one_noise in number_of:
+            numbers.add(number_of[with_one_noise])
+        return numbers
 
     def _trial_model(self, chosen: Candidate) -> Candidate:
         """Return the model with which additions are tried; see `TRIAL_LIKELIHOODS`."""

@@ -39,7 +39,10 @@ def inputs(n: int, D: int, dtype=np.float32, *, dense: bool = False, by_row: boo
         precision = factor @ factor.T
     mean = rng.standard_normal(D).astype(dtype)
     shift = rng.standard_normal((n, D)).astype(dtype)
-    prior = RowPrior(mean, precision.astype(dtype), shift if by_row else None)
+    prior = RowPrior(mean, precision.astype(dtype))
+    if by_row:
+        scale = rng.gamma(2, 0.5, (n, 1)).astype(dtype)
+        prior = prior._replace(shift=shift, scale=scale)
     given = {"alpha": 0.9, "eps": 0.01, "c": 0.5}
     given |= {
         "by_column": rng.standard_normal(D).astype(dtype),
@@ -51,11 +54,12 @@ def inputs(n: int, D: int, dtype=np.float32, *, dense: bool = False, by_row: boo
 def in_numpy(fields, given, noise, prior):
     """EVERYTHING in float64."""
     theta, g, v = (fields[name].astype(float) for name in ("theta", "g", "v"))
-    mean, precision, shift = prior()
+    mean, precision, shift, scale = prior()
     z = normals_of(theta.size, **KEY._asdict()).reshape(theta.shape)
     dense = precision.ndim == 2
     deviation = theta - mean - (0 if shift is None else shift)
     pull = deviation @ precision.astype(float) if dense else precision * deviation
+    pull = pull * (1 if scale is None else scale)
     gm = g * given["c"] - 1 / 3
     v = given["alpha"] * v + (1 - given["alpha"]) * gm**2
     d = 1 / (0.25 + np.sqrt(v))

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
-from support import copied, typed, write_cells, write_planted
+from support import copied, features_of, typed, write_cells, write_planted
 
 from dsgmcmc import BPMF
 from dsgmcmc.config.job import Policy
@@ -303,6 +303,26 @@ def test_settings_restrict_what_is_compared(tmp_path):
     lock.release()
     with pytest.raises(InputError, match="levels"):
         compare(tmp_path, write_noisy(tmp_path / "m.h5", [0.5]), likelihood="ordinal-logit")
+
+
+def test_additions_are_tried_with_one_noise_too(tmp_path):
+    """Where noise of users and features both help, features with one noise are also tried: they may
+    explain what was taken for noise.
+    """
+    rng = np.random.default_rng(0)
+    features = rng.normal(size=(80, 2)).astype(np.float32)
+    i, j = np.nonzero(rng.random((80, 40)) < 0.3)
+    x = (features @ [1.5, -1.0])[i] + rng.normal(size=len(i)) * np.array([0.1, 1.5])[i % 2]
+    sides = {"rows": features_of(features, ("a", "b"), ("a", "b"))}
+    data = write_cells(tmp_path / "r.h5", (80, 40), i, j, x, features=sides)
+    result = compare(tmp_path, data, likelihood="gaussian", implicit_features="no", rank=1)
+    assert [model.name for model in result.models] == [
+        "plain",
+        "plain + features",
+        "noise",
+        "noise + features",
+    ]
+    assert result.recommended == "noise + features"
 
 
 def test_clicks_are_compared_by_rankings(tmp_path):
