@@ -46,7 +46,7 @@ NODES = {
     "posterior": 67_600,
     "prepare": 13_900,
     "ratings": 14_400,
-    "runs": 30_400,
+    "runs": 30_450,
     "samplers": 14_750,
     "storage": 11_800,
     "tables": 4_100,

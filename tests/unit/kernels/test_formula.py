@@ -147,7 +147,8 @@ def test_a_block_has_the_same_bits_alone_and_among_others(dense, by_row):
     each = [inputs(n, D, dense=dense, by_row=by_row) for n in lengths]
     given = each[0][1]["given"]
     prior = each[0][1]["prior"]()
-    priors = [prior._replace(shift=own["prior"]().shift) for _, own in each]
+    of_each = [own["prior"]() for _, own in each]
+    priors = [prior._replace(shift=own.shift, scale=own.scale) for own in of_each]
     vectors = [own["given"]["by_row"] for _, own in each]
     alone = []
     for (fields, _), start, own, vector in zip(each, starts, priors, vectors, strict=True):
