@@ -90,7 +90,8 @@ trap 'rm -rf "$folder"' EXIT
 
 # listen: print the messages of the processes; record that they have begun, their exit status, and whether a process ends
 # the job. What the launcher says of a status, between two lines of dashes or equals signs, is printed only if no process
-# has told it.
+# has told it. `cat` reads from the launcher, because bash reads byte by byte: that holds up a thread of Open MPI's
+# launcher that writes, until another one ends the launcher, and the rest of its message is lost.
 listen() {
   local line block='' said=''
   trap '' INT HUP TERM USR1
@@ -114,7 +115,7 @@ listen() {
     else
       printf '%s\n' "$line" || true
     fi
-  done >&2
+  done < <(cat "$folder/errors") >&2
   [ -s "$folder/status" ] || block=$said$block
   printf '%s' "$block" >&2 || true
 }
@@ -148,7 +149,7 @@ attempt() {
   # mpirun kills its processes when it gets SIGINT or SIGTERM, but passes SIGUSR1 on to them. It therefore runs in a
   # separate process group (set -m): the terminal's Ctrl-C does not reach it, and all requests to stop arrive as SIGUSR1.
   set -m
-  listen <"$folder/errors" &
+  listen &
   listener=$!
   "$mpirun" "${options[@]}" env DSGMCMC_TELL_STATUS=yes "$dsgmcmc" "$@" </dev/null 2>"$folder/errors" &
   job=$!

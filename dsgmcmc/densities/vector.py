@@ -202,9 +202,7 @@ class VectorTarget(Generic[D]):
         """Move nothing else: a density has no other parameters."""
         return nullcontext()
 
-    def conditionals(
-        self, factor: Factor, position: str
-    ) -> Iterator[tuple[ParameterBlock, Conditional]]:
+    def conditionals(self, factor: Factor, position: str) -> Iterator[tuple[Rows, Conditional]]:
         """Raise `InputError`: a density defines no conditional distributions of rows."""
         raise InputError(NOT_CONDITIONAL)
 

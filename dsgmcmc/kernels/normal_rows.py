@@ -17,12 +17,14 @@ panel. Sums are float32: of a panel, of the panels of a cell, and of the cells.
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from dsgmcmc.kernels.compact_ratings import COLUMN, RATINGS
+from dsgmcmc.kernels.compact_ratings import COLUMN
 from dsgmcmc.kernels.compiling import jit
+from dsgmcmc.kernels.compiling.calls import CallTable, Layout
 from dsgmcmc.kernels.compiling.jit import indented
 from dsgmcmc.kernels.row_layout import aligned
 from dsgmcmc.types import Array, Float32, Float64
@@ -32,63 +34,77 @@ TALL = 8
 #: Numbers in a panel, which fill half of any first-level cache, and least ratings in a panel.
 PANEL = 4096
 LEAST_RATINGS = 16
+#: Arrays of a cell (`OuterProducts`), by their names in the kernel.
+CELL = Layout(
+    {
+        "indptr": "int64",
+        "indices": "uint16",
+        "codes": "uint8",
+        "values": "float32",
+        "flat": "float32",
+        "root": "float32",
+        "sums": "float32",
+    }
+)
 
 _STATISTICS = '''\
+from numba import carray
 from dsgmcmc.kernels.compiling.tiles import add_to_packed, empty_tile, plus_outer
-from dsgmcmc.kernels.compiling.vectors import doubles, load, load_first, spread, store, sum_of
-from dsgmcmc.kernels.compiling.vectors import times, times_plus
+from dsgmcmc.kernels.compiling.vectors import doubles, load, load_first, pointer, spread
+from dsgmcmc.kernels.compiling.vectors import store, sum_of, times, times_plus
 
 
-{column}{tiles}@kernel("void({ratings}, float32[:, ::1], float32[::1], int64, float32[:, ::1])")
-def add(indptr, indices, codes, values, features, root, rank, out):
-    """Add the outer products of every row's ratings to its statistics."""
+{column}{tiles}@kernel("void(int64[:, ::1], int64, int64)")
+def add(table, dimension, rank):
+    """Add the outer products of every row's ratings to its statistics, cell by cell."""
     wide_vectors()
-    D = uint64(features.shape[1])
+    D = uint64(dimension)
     K = uint64(rank)
     size = D + uint64(1)
-    width = uint64(out.shape[1])
-    flat = features.reshape(features.size)
-    sums = out.reshape(out.size)
+    width = size * (size + uint64(1)) // uint64(2)
     stride = (size + uint64({wide} - 1)) // uint64({wide}) * uint64({wide})
     most = max(uint64({panel}) // stride, uint64({least}))
     panel = np.zeros(most * stride + uint64({wide}), np.float32)
     begin = {begin}
     full = K // uint64({wide}) * uint64({wide})
     rest = int32(K - full)
-    halves = uint64(indices.size) > uint64(indptr[out.shape[0]])
-    coded = codes.size > 0
-    for i in range(uint64(0), uint64(out.shape[0])):
-        start = i * width
-        end = uint64(indptr[i + uint64(1)])
-        for first in range(uint64(indptr[i]), end, most):
-            n = min(most, end - first)
-            for r in range(n):
-                j = column(indices, halves, first + r)
-                x = values[uint64(codes[first + r])] if coded else values[first + r]
-                g = root[{owner}]
-                scale = spread(g, {wide})
-                p = begin + r * stride
-                f = j * D
-                for k in range(uint64(0), full, uint64({wide})):
-                    store(panel, p + k, 0, times(scale, load(flat, f + k, 0, {wide})))
-                if rest > 0:
-                    last = load_first(flat, f + full, rest, {wide})
-                    store(panel, p + full, 0, times(scale, last))
-                if K < D:
-                    panel[p + K] = g
-                    panel[p + D] = g * (x - flat[f + K])
-                else:
-                    panel[p + D] = g * x
-            a = uint64(0)
+    for cell in range(table.shape[0]):
+{arrays}
+        n_rows = uint64(indptr.size - 1)
+        halves = uint64(indices.size) > uint64(indptr[n_rows])
+        coded = codes.size > 0
+        for i in range(n_rows):
+            start = i * width
+            end = uint64(indptr[i + uint64(1)])
+            for first in range(uint64(indptr[i]), end, most):
+                n = min(most, end - first)
+                for r in range(n):
+                    j = column(indices, halves, first + r)
+                    x = values[uint64(codes[first + r])] if coded else values[first + r]
+                    g = root[{owner}]
+                    scale = spread(g, {wide})
+                    p = begin + r * stride
+                    f = j * D
+                    for k in range(uint64(0), full, uint64({wide})):
+                        store(panel, p + k, 0, times(scale, load(flat, f + k, 0, {wide})))
+                    if rest > 0:
+                        last = load_first(flat, f + full, rest, {wide})
+                        store(panel, p + full, 0, times(scale, last))
+                    if K < D:
+                        panel[p + K] = g
+                        panel[p + D] = g * (x - flat[f + K])
+                    else:
+                        panel[p + D] = g * x
+                a = uint64(0)
 {bands}
-            if a + uint64(4) <= size:
-                rows_4(panel, begin, n, stride, a, sums, start)
-                a += uint64(4)
-            if a + uint64(2) <= size:
-                rows_2(panel, begin, n, stride, a, sums, start)
-                a += uint64(2)
-            if a < size:
-                rows_1(panel, begin, n, stride, a, sums, start)
+                if a + uint64(4) <= size:
+                    rows_4(panel, begin, n, stride, a, sums, start)
+                    a += uint64(4)
+                if a + uint64(2) <= size:
+                    rows_2(panel, begin, n, stride, a, sums, start)
+                    a += uint64(2)
+                if a < size:
+                    rows_1(panel, begin, n, stride, a, sums, start)
 
 
 @kernel("void(float32[:, ::1], float32[:, ::1], float64[::1])")
@@ -203,9 +219,9 @@ def _statistics_module(by_rating: bool = False) -> Any:
         tiles.append(rows.source(f"rows_{height}"))
     source = _STATISTICS.format(
         column=COLUMN,
-        ratings=RATINGS,
+        arrays="\n".join(indented(CELL.lines("table", "cell"), 2)),
         tiles="".join(tiles),
-        bands="\n".join(indented(bands, 3)),
+        bands="\n".join(indented(bands, 4)),
         begin=aligned("panel"),
         wide=wide,
         panel=PANEL,
@@ -220,18 +236,10 @@ def statistics_width(dimension: int) -> int:
     return (dimension + 1) * (dimension + 2) // 2
 
 
-def add_outer_products(
-    ratings: tuple[Array, ...],
-    features: Float32,
-    *,
-    root: Float32,
-    rank: int,
-    out: Float32,
-    by_rating: bool = False,
-) -> None:
-    """Add the outer products of a cell's ratings to the statistics of its rows.
+class OuterProducts(NamedTuple):
+    """Arrays of the ratings of a cell, from which the statistics of its rows are added up.
 
-    Parameters
+    Attributes
     ----------
     ratings : tuple of arrays
         Ratings from `dsgmcmc.kernels.compact_ratings.kernel_arguments`, grouped by the rows that
@@ -241,14 +249,41 @@ def add_outer_products(
     root : (m,) or (nnz,) float32
         Square roots of the noise scales of the other factor or, `by_rating`, of the ratings'
         precisions.
-    rank : int
-        K; with biases D = K + 1, otherwise D = K.
     out : (n, (D + 1)(D + 2) / 2) float32
         Statistics of the rows, to which the products are added.
+    """
+
+    ratings: tuple[Array, ...]
+    features: Float32
+    root: Float32
+    out: Float32
+
+
+def add_outer_products(
+    cells: Sequence[OuterProducts],
+    *,
+    rank: int,
+    by_rating: bool = False,
+    table: CallTable | None = None,
+) -> None:
+    """Add the outer products of the ratings of cells to the statistics of their rows, in order.
+
+    Parameters
+    ----------
+    cells : sequence of OuterProducts
+        At least one; all have the same number of columns D.
+    rank : int
+        K; with biases D = K + 1, otherwise D = K.
     by_rating : bool, optional
         Whether every rating has a precision of its own, in place of g'_j.
+    table : CallTable, optional
+        Keeps the addresses of the arrays for the next call with the same arrays.
     """
-    _statistics_module(by_rating).add(*ratings, features, root, rank, out)
+    if table is None:
+        table = CallTable(CELL)
+    calls = [(*cell.ratings[:4], cell.features, cell.root, cell.out) for cell in cells]
+    dimension = cells[0].features.shape[1]
+    _statistics_module(by_rating).add(table.addresses(calls), dimension, rank)
 
 
 def squared_errors(theta: Float32, statistics: Float32) -> Float64:

@@ -7,15 +7,17 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from dsgmcmc.model.quantity import Quantity, Sampled
-from dsgmcmc.targets.state import ParameterBlock
+from dsgmcmc.targets.state import Rows
 from dsgmcmc.types import Float64
 
 #: Largest finite parameter, in float32.
 MAX_FINITE = float(np.finfo(np.float32).max)
+#: Smallest positive number, in float64.
+TINY = 5e-324
 
 
 def divergent_rows(
-    blocks: Iterable[ParameterBlock],
+    groups: Iterable[Rows],
     position: str,
     largest: float,
     drawn: Sequence[str],
@@ -24,7 +26,8 @@ def divergent_rows(
 
     Parameters
     ----------
-    blocks : iterable of ParameterBlock
+    groups : iterable of Rows
+        The rows, by factor.
     position : str
         Field that holds the state.
     largest : float
@@ -32,31 +35,50 @@ def divergent_rows(
     drawn : sequence of str
         Other fields that draws contain.
     """
-    for block in blocks:
-        label = f"block {block.index} of {block.factor.name}"
-        rows = block[position]
-        squares = np.einsum("ij,ij->i", rows, rows)
-        worst = squares.max() / block.dimension  # NaN if an element is NaN
-        if not worst <= largest:
-            yield f"{label} has a row of mean square {worst:.3g}"
-        for name in drawn:
-            if name not in block.arrays:
-                continue
-            size = np.abs(block[name]).max(initial=0.0)
-            if not size <= MAX_FINITE:
-                yield f"{label} has a row whose {name} is {size:.3g}"
+    for rows in groups:
+        if not any(_describe(rows, position, largest, drawn)):
+            continue  # nearly always
+        for block in rows.blocks:
+            for found in _describe(block, position, largest, drawn):
+                yield f"block {block.index} of {block.factor.name} {found}"
+
+
+def _describe(rows: Rows, position: str, largest: float, drawn: Sequence[str]) -> Iterator[str]:
+    """Yield what is out of bounds among some rows."""
+    theta = rows.joined(position, rows.dtype)
+    squares = np.einsum("ij,ij->i", theta, theta)
+    worst = squares.max() / rows.dimension  # NaN if an element is NaN
+    if not worst <= largest:
+        yield f"has a row of mean square {worst:.3g}"
+    for name in drawn:
+        if name not in rows.blocks[0].arrays:
+            continue
+        size = np.abs(rows.joined(name, rows.dtype)).max(initial=0.0)
+        if not size <= MAX_FINITE:
+            yield f"has a row whose {name} is {size:.3g}"
 
 
 def divergent_parameters(replicated: Iterable[Sampled]) -> Iterator[str]:
     """Yield a description of every shared parameter that is out of bounds."""
-    for sampled in replicated:
-        for quantity, value in sampled.drawn():
-            elements = _elements(quantity, value)
-            is_sound = np.abs(elements) <= MAX_FINITE  # false for NaN
-            if quantity.positive:
-                is_sound &= elements > 0
-            if not is_sound.all():
-                yield f"{quantity.name} is {elements[np.argmin(is_sound)]:.3g}"
+    parameters = [drawn for sampled in replicated for drawn in sampled.drawn()]
+    elements = [_elements(quantity, value) for quantity, value in parameters]
+    positive = [found for (q, _), found in zip(parameters, elements, strict=True) if q.positive]
+    if _are_sound(elements, -MAX_FINITE) and _are_sound(positive, TINY):
+        return  # nearly always
+    for (quantity, _), found in zip(parameters, elements, strict=True):
+        is_sound = np.abs(found) <= MAX_FINITE  # false for NaN
+        if quantity.positive:
+            is_sound &= found > 0
+        if not is_sound.all():
+            yield f"{quantity.name} is {found[np.argmin(is_sound)]:.3g}"
+
+
+def _are_sound(elements: list[Float64], least: float) -> bool:
+    """Whether all elements are between `least` and the largest finite number."""
+    if not elements:
+        return True
+    joined = np.concatenate(elements)
+    return bool(joined.size == 0 or (joined.min() >= least and joined.max() <= MAX_FINITE))
 
 
 def _elements(quantity: Quantity, value: Float64) -> Float64:

@@ -95,7 +95,8 @@ class HeldOut:
         if self._ratings.n_test:
             self._predict_all(position)
         if draw is not None:
-            COUNT_DRAW.apply(self._batch, draw._asdict())
+            if self._ratings.n_test:
+                COUNT_DRAW.apply(self._batch, draw._asdict())
             for rows in self._rows.values():
                 rows.count(draw)
 
@@ -300,10 +301,16 @@ class HeldOutRows:
 
     def count(self, draw: DrawInfo) -> None:
         """Include the last recorded state, a draw, in the averages of what is not in `moments`."""
-        shape = np.array(self.likelihood.shape, np.float32)
+        if self.likelihood.shape:
+            shape = np.array(self.likelihood.shape, np.float32)
+            self.mean_shape += np.float32(draw.share) * (shape - self.mean_shape)
+        if not len(self.rows.values) and self.log_likelihoods:
+            # without test ratings nothing changes
+            self.monitored_predictions.append(self.monitored_predictions[-1])
+            self.log_likelihoods.append(self.log_likelihoods[-1])
+            return
         self.mean_noise += draw.share * (self.noise - self.mean_noise)
         self.mean_probability += draw.share * (self.probability - self.mean_probability)
-        self.mean_shape += np.float32(draw.share) * (shape - self.mean_shape)
         self.monitored_predictions.append(self.prediction[self.monitored])
         self.log_likelihoods.append(self._log_likelihood())
 

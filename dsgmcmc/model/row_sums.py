@@ -15,18 +15,25 @@ that multiply the row's elements in the predictor.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from math import prod
+from operator import is_
 from typing import NamedTuple
 
 import numpy as np
 
+from dsgmcmc.kernels.compiling.calls import CallTable
 from dsgmcmc.kernels.formulas.formula import Formula, RowPrior, diagonal
 from dsgmcmc.kernels.gradient import product_kernel
-from dsgmcmc.kernels.normal_rows import add_outer_products, statistics_width
+from dsgmcmc.kernels.normal_rows import (
+    CELL,
+    OuterProducts,
+    add_outer_products,
+    statistics_width,
+)
 from dsgmcmc.kernels.products import inner
 from dsgmcmc.model.circulation import OTHER, Circulation, RatingsCell
 from dsgmcmc.model.likelihoods import Law
 from dsgmcmc.model.likelihoods.background import CommonPrecision
+from dsgmcmc.model.likelihoods.ordinal.logit_weights import NormalRatings
 from dsgmcmc.targets.base import REACH, Information, curvature_bound
 from dsgmcmc.targets.state import ParameterBlock, Rows
 from dsgmcmc.types import Array, Factor, Finish, Float32, Float64, Named, Shapes
@@ -68,6 +75,31 @@ class MeanSquares(NamedTuple):
     grown: bool
 
 
+class _Statistics(NamedTuple):
+    """Statistics of a factor's rows on this process.
+
+    Attributes
+    ----------
+    rows : Rows
+    whole : (n, (D + 1)(D + 2) / 2) float32
+        Of all rows.
+    parts : list of float32 array
+        Views of `whole`, by block.
+    table : CallTable
+    cells : list of OuterProducts
+        The arrays from which they were last added up in one call, if they were.
+    source : list
+        Field of the other factor and ratings of the cells of that call.
+    """
+
+    rows: Rows
+    whole: Float32
+    parts: list[Float32]
+    table: CallTable
+    cells: list[OuterProducts]
+    source: list[object]
+
+
 class RowSums:
     """Sums over the ratings of every row. All methods are collective.
 
@@ -92,11 +124,13 @@ class RowSums:
         self._prior = prior
         self._timers = circulation.ring.phases
         self._memory = np.empty(0, np.float32)
+        self._statistics: dict[Factor, _Statistics] = {}
+        self._roots: dict[tuple[Factor, int], Float32] = {}
 
     # ------------------------------------------------------------------ sufficient statistics
 
-    def statistics(self, factor: Factor, position: str) -> dict[ParameterBlock, Float32]:
-        """Sufficient statistics of all rows of a factor. Collective.
+    def statistics(self, factor: Factor, position: str) -> tuple[Rows, Float32]:
+        """Sufficient statistics of all rows of a factor on this process. Collective.
 
         Column blocks must be at home, and the likelihood conditionally Gaussian.
 
@@ -109,27 +143,69 @@ class RowSums:
 
         Returns
         -------
-        dict of ParameterBlock to (n, (D + 1)(D + 2) / 2) float32
+        rows : Rows
+        statistics : (n, (D + 1)(D + 2) / 2) float32
             In the layout of `dsgmcmc.kernels.normal_rows`; valid until the next call.
         """
-        circulation = self._circulation
-        likelihood = self._likelihood
-        blocks = [block for block in circulation.blocks() if block.factor == factor]
-        for block, array in zip(blocks, self._zeros(blocks), strict=True):
+        sums = self._zeros(factor)
+        for block, array in zip(sums.rows.blocks, sums.parts, strict=True):
             block.arrays[STATISTICS] = array
-        for cell in self._statistics_tour(factor, position):
-            with self._timers("gradient"):
-                self._add_statistics(cell, factor, position)
-        if likelihood.background is not None:
-            gram = likelihood.background.gram(circulation, position, factor)
+        self._add_statistics(factor, position, sums)
+        for block in sums.rows.blocks:
+            del block.arrays[STATISTICS]
+        background = self._likelihood.background
+        if background is not None:
+            gram = background.gram(self._circulation, position, factor)
             common = gram[np.tril_indices(len(gram))]
-            for block in blocks:
-                block.arrays[STATISTICS][:, : len(common)] += common
-        return {block: block.arrays.pop(STATISTICS) for block in blocks}
+            sums.whole[:, : len(common)] += common
+        return sums.rows, sums.whole
 
-    def _add_statistics(self, cell: RatingsCell, factor: Factor, position: str) -> None:
-        """Add the statistics of a cell's ratings to those of its rows of a factor."""
-        likelihood = self._likelihood
+    def _add_statistics(self, factor: Factor, position: str, sums: _Statistics) -> None:
+        """Add the statistics of all cells to those of the rows of a factor. Collective.
+
+        A single process adds them in one call, unless ratings have weights, which take memory.
+        """
+        rank = self._likelihood.rank
+        alone = self._circulation.ring.size == 1
+        source = [position, *self._circulation.ratings.train.values()]
+        if alone and len(source) == len(sums.source) and all(map(is_, source, sums.source)):
+            with self._timers("gradient"):
+                for rows in self._circulation.rows_by_factor():
+                    if rows.factor != factor:
+                        for block in rows.blocks:
+                            self._root(block)
+                add_outer_products(sums.cells, rank=rank, table=sums.table)
+            return
+        roots: dict[int, Float32] = {}
+        cells = []
+        for cell in self._statistics_tour(factor, position):
+            begin = self._timers.enter()
+            weighted = self._likelihood.normal_ratings(cell, factor)
+            products = self._outer_products(cell, factor, position, weighted=weighted, roots=roots)
+            if alone and weighted is None:
+                cells.append(products)
+            else:
+                add_outer_products([products], rank=rank, by_rating=weighted is not None)
+            self._timers.leave("gradient", begin)
+        if cells:
+            with self._timers("gradient"):
+                add_outer_products(cells, rank=rank, table=sums.table)
+            sums.source[:] = source
+            sums.cells[:] = cells
+
+    def _outer_products(
+        self,
+        cell: RatingsCell,
+        factor: Factor,
+        position: str,
+        *,
+        weighted: NormalRatings | None,
+        roots: dict[int, Float32],
+    ) -> OuterProducts:
+        """Arrays of a cell, for the statistics of its rows of a factor.
+
+        `roots` keeps the square roots of the other factor's noise scales, by block.
+        """
         if factor == Factor.W:
             rows = cell.row
             others = cell.column
@@ -138,38 +214,47 @@ class RowSums:
             rows = cell.column
             others = cell.row
             ratings = cell.ratings.by_column
-        weighted = likelihood.normal_ratings(cell, factor)
-        if weighted is None:
-            root = np.sqrt(likelihood.noise_scale(others))
-        else:
-            ratings = weighted.ratings
-            root = weighted.root
-        add_outer_products(
-            ratings.arrays,
-            others[position],
-            root=root,
-            rank=likelihood.rank,
-            out=rows[STATISTICS],
-            by_rating=weighted is not None,
+        if weighted is not None:
+            return OuterProducts(
+                weighted.ratings.arrays, others[position], weighted.root, rows[STATISTICS]
+            )
+        if others.index not in roots:
+            roots[others.index] = self._root(others)
+        return OuterProducts(
+            ratings.arrays, others[position], roots[others.index], rows[STATISTICS]
         )
 
-    def _zeros(self, blocks: list[ParameterBlock]) -> list[Float32]:
-        """Return statistics of blocks, set to zero, in memory that later calls use again.
+    def _root(self, block: ParameterBlock) -> Float32:
+        """Square roots of a block's noise scales, (n,), in memory that later calls use again."""
+        key = block.factor, block.index
+        root = self._roots.get(key)
+        if root is None:
+            root = self._roots[key] = np.empty(len(block.counts), np.float32)
+        return np.sqrt(self._likelihood.noise_scale(block), out=root)
+
+    def _zeros(self, factor: Factor) -> _Statistics:
+        """Return statistics of a factor's rows, set to zero, in memory that is used again.
 
         Fresh memory in every sweep would cost as much as drawing the rows.
         """
-        shapes = [(len(block.counts), statistics_width(block.dimension)) for block in blocks]
-        total = sum(prod(shape) for shape in shapes)
-        if total > len(self._memory):
-            self._memory = np.empty(total, np.float32)
-        self._memory[:total] = 0.0
-        arrays = []
-        begin = 0
-        for shape in shapes:
-            end = begin + prod(shape)
-            arrays.append(self._memory[begin:end].reshape(shape))
-            begin = end
-        return arrays
+        rows = next(rows for rows in self._circulation.rows_by_factor() if rows.factor == factor)
+        sums = self._statistics.get(factor)
+        if sums is None or sums.rows is not rows:
+            sums = self._statistics[factor] = self._new_statistics(rows)
+        sums.whole[:] = 0.0
+        return sums
+
+    def _new_statistics(self, rows: Rows) -> _Statistics:
+        """Statistics of rows; both factors share the memory."""
+        groups = list(self._circulation.rows_by_factor())
+        width = statistics_width(rows.dimension)
+        most = max(len(group.n_data) for group in groups)
+        if most * width > len(self._memory):
+            self._memory = np.empty(most * width, np.float32)
+        n = len(rows.n_data)
+        whole = self._memory[: n * width].reshape(n, width)
+        parts = [part for _, part in rows.by_block(whole)]
+        return _Statistics(rows, whole, parts, CallTable(CELL), [], [])
 
     def _statistics_tour(self, factor: Factor, position: str) -> Iterator[RatingsCell]:
         """The cells on the tour that adds up the statistics of a factor's rows. Collective.

@@ -334,10 +334,8 @@ class FactorTarget(Target):
             yield
 
     @override
-    def conditionals(
-        self, factor: Factor, position: str
-    ) -> Iterator[tuple[ParameterBlock, Conditional]]:
-        """Yield blocks of a factor, with the conditionals of their rows. Collective.
+    def conditionals(self, factor: Factor, position: str) -> Iterator[tuple[Rows, Conditional]]:
+        """Yield the rows of a factor on this process, with their conditionals. Collective.
 
         Effects on ratings, and parts, that are due are drawn first. The column blocks must be at
         home.
@@ -348,22 +346,26 @@ class FactorTarget(Target):
         if factor == Factor.W:
             with self.timers("draw"):
                 likelihood.draw_weights(context)
-        statistics = self._row_sums.statistics(factor, position)
+        rows, statistics = self._row_sums.statistics(factor, position)
         if likelihood.has_noise:
-            self._keep_errors(statistics, position)
+            self._keep_errors(rows, statistics, position)
         self.draw_parts(context)
-        for block, sums in statistics.items():
-            scale = self.noise_precision * likelihood.conditional_scale(block).astype(np.float64)
-            yield block, Conditional(sums, scale)
+        scales = [likelihood.conditional_scale(block) for block in rows.blocks]
+        scale = self.noise_precision * np.concatenate(scales, dtype=np.float64)
+        yield rows, Conditional(statistics, scale)
 
-    def _keep_errors(self, statistics: Mapping[ParameterBlock, Float32], position: str) -> None:
+    def _keep_errors(self, rows: Rows, statistics: Float32, position: str) -> None:
         """Keep the squared errors of rows for draws of the noise, given the rows' statistics."""
         likelihood = self.likelihood
         with self.timers("gradient"):
-            for number, (block, sums) in enumerate(statistics.items()):
-                errors = squared_errors(block[position], sums)
-                likelihood.keep_errors(block, errors)
-                self.noise.squared_error[number, 0] = (likelihood.noise_scale(block) * errors).sum()
+            errors = squared_errors(rows.joined(position, np.float32), statistics)
+            scales = self.noise_scales_of(rows)
+            if scales is not None:
+                for block, of_block in rows.by_block(errors):
+                    likelihood.keep_errors(block, of_block)
+                errors = scales * errors
+            for number, (_, of_block) in enumerate(rows.by_block(errors)):
+                self.noise.squared_error[number, 0] = of_block.sum()
 
     @override
     def momenta(self, field: str, turned: bool) -> dict[str, Momenta]:
@@ -638,7 +640,7 @@ class FactorTarget(Target):
         """
         extreme = max(1.0, self.ratings.extreme**2)
         evidence = divergent_rows(
-            self.blocks(),
+            self.rows_by_factor(),
             position,
             largest=MAX_MEAN_SQUARE * self.row_priors.expected_square * extreme,
             drawn=[quantity.name for quantity in self.quantities.of_rows if quantity.drawn],

@@ -28,7 +28,6 @@ from typing import Any, ClassVar
 
 from typing_extensions import override
 
-from dsgmcmc.kernels.normal_draws import draw_normal_rows
 from dsgmcmc.samplers.base import NORMAL, Sampler
 from dsgmcmc.samplers.step_size import SamplerConfig
 from dsgmcmc.targets.base import Target
@@ -57,17 +56,7 @@ class Gibbs(Sampler[GibbsConfig, Target]):
 
     @override
     def step(self, target: Target, iteration: int) -> None:
-        rows_by_factor = {rows.factor: rows for rows in target.rows_by_factor()}
         for factor in Factor:
-            conditionals = list(target.conditionals(factor, "theta"))
-            # one call for all blocks, which must not change before they are read
-            if conditionals:
-                rows_by_factor[factor].update(NORMAL, sd=1.0)
-            for block, conditional in conditionals:
-                with block.timers("update"):
-                    draw_normal_rows(
-                        block["theta"],
-                        conditional.statistics,
-                        scale=conditional.scale,
-                        prior=block.prior(block),
-                    )
+            for rows, conditional in target.conditionals(factor, "theta"):
+                rows.update(NORMAL, sd=1.0)
+                rows.draw_normal("theta", conditional)

@@ -231,10 +231,8 @@ class Target(Protocol):
     def moving(self, step: RowStep) -> AbstractContextManager[None]:
         """Move other parameters while rows make `step` in the ``with`` block. Collective."""
 
-    def conditionals(
-        self, factor: Factor, position: str
-    ) -> Iterator[tuple[ParameterBlock, Conditional]]:
-        """Blocks of a factor, with the conditional distributions of their rows. Collective.
+    def conditionals(self, factor: Factor, position: str) -> Iterator[tuple[Rows, Conditional]]:
+        """Rows of a factor, with their conditional distributions. Collective.
 
         Other parameters are drawn first, if due, given the current state: shared parameters in the
         call for W, further parameters of rows in the call for the rows' factor.
@@ -248,8 +246,8 @@ class Target(Protocol):
 
         Yields
         ------
-        block : ParameterBlock
-            A block whose rows are to be drawn.
+        rows : Rows
+            Rows that are to be drawn.
         conditional : Conditional
             The distributions of these rows.
 

@@ -16,6 +16,7 @@ import numpy as np
 from typing_extensions import override
 
 from dsgmcmc.kernels.formulas.formula import Batch, Formula, Gradient, RowPrior
+from dsgmcmc.kernels.normal_draws import draw_normal_rows
 from dsgmcmc.kernels.philox import NoiseKey
 from dsgmcmc.parallel.ring import Phases
 from dsgmcmc.types import Array, Factor, Float32, Float64, Int64, Purpose
@@ -31,7 +32,7 @@ class StateField(NamedTuple):
 
 
 class Conditional(NamedTuple):
-    """Normal conditional distributions of a block's rows, without the prior's contribution.
+    """Normal conditional distributions of rows, without the prior's contribution.
 
     Attributes
     ----------
@@ -146,13 +147,23 @@ class Rows:
         return self.blocks[0].buffer.dtype
 
     def by_block(self, vector: Array) -> Iterator[tuple[ParameterBlock, Array]]:
-        """Blocks, each with its slice of a vector over all rows."""
+        """Blocks, each with its slice of a vector or an array over all rows."""
+        return zip(self.blocks, [vector[piece] for piece in self._slices], strict=True)
+
+    @functools.cached_property
+    def _slices(self) -> list[slice]:
+        """The rows of every block among all rows."""
         ends = accumulate((len(block.counts) for block in self.blocks), initial=0)
-        return zip(self.blocks, [vector[begin:end] for begin, end in pairwise(ends)], strict=True)
+        return [slice(begin, end) for begin, end in pairwise(ends)]
 
     def joined(self, name: str, dtype: Any) -> Array:
         """Field `name` of all rows, (n, width), converted to a dtype."""
         return np.concatenate([block.arrays[name] for block in self.blocks], dtype=dtype)
+
+    def set(self, name: str, values: Array) -> None:
+        """Set field `name` of all rows to `values`, (n, width)."""
+        for block, of_block in self.by_block(values):
+            block.arrays[name][:] = of_block
 
     @functools.cached_property
     def n_data(self) -> Array:
@@ -211,6 +222,19 @@ class Rows:
         )
         first.timers.leave("update", begin)
         return sums
+
+    def draw_normal(self, name: str, conditional: Conditional) -> None:
+        """Replace field `name`, of standard normals, by draws from the rows' conditionals."""
+        begin = self.blocks[0].timers.enter()
+        priors = self._priors()
+        prior = priors[0]
+        if prior.shift is not None:
+            shifts = [other.shift for other in priors if other.shift is not None]
+            prior = prior._replace(shift=np.concatenate(shifts))
+        theta = self.joined(name, np.float32)
+        draw_normal_rows(theta, conditional.statistics, scale=conditional.scale, prior=prior)
+        self.set(name, theta)
+        self.blocks[0].timers.leave("update", begin)
 
     def _priors(self) -> list[RowPrior]:
         """Return one prior for all rows, or one per block if means or precisions differ."""

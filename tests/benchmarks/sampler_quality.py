@@ -22,7 +22,7 @@ import numpy as np
 from bench import arguments, say, say_head
 
 from dsgmcmc.diagnostics.convergence import diagnose
-from dsgmcmc.diagnostics.scores import coverage, pit, rmse
+from dsgmcmc.diagnostics.scores import coverage, rmse
 from dsgmcmc.model.likelihoods.gaussian import GaussianRatings
 from dsgmcmc.parallel.mpirun import run_dsgmcmc
 from dsgmcmc.posterior.heldout import predict_test
@@ -114,7 +114,7 @@ def line(
     near = next(
         (at for at in lines if at["rmse_mean"] and at["rmse_mean"] < exact.rmse + CLOSE), None
     )
-    covered = coverage(pit(test.predictive(GaussianRatings, None), values))
+    covered = coverage(test.predictive(GaussianRatings, None).pit(values))
     ess = diagnose(opened)["predictions"]["ess_bulk"]
     median = float(np.median(ess)) if ess else float("nan")
     drawn = 1 - config.burn_in / config.iterations

@@ -29,7 +29,6 @@ from support import cells_of, predictors, rows_of
 
 from dsgmcmc.config.run import build
 from dsgmcmc.diagnostics.scores import coverage, pit, rmse
-from dsgmcmc.kernels.normal_draws import draw_normal_rows
 from dsgmcmc.model.likelihoods.gaussian import GaussianRatings
 from dsgmcmc.model.predictive.base import Moments
 from dsgmcmc.samplers.base import NORMAL
@@ -106,14 +105,9 @@ class Chain:
         for _ in range(ASCENT):
             target.begin(target.stream.iteration + 1)
             for factor in Factor:
-                for block, conditional in target.conditionals(factor, "theta"):
-                    block.update(NORMAL, sd=0.0)
-                    draw_normal_rows(
-                        block["theta"],
-                        conditional.statistics,
-                        scale=conditional.scale,
-                        prior=block.prior(block),
-                    )
+                for rows, conditional in target.conditionals(factor, "theta"):
+                    rows.update(NORMAL, sd=0.0)
+                    rows.draw_normal("theta", conditional)
         return self.theta()
 
 

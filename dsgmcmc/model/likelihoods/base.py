@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -69,6 +70,14 @@ class RatingWeights(NamedTuple):
             sums={block: weight * values for block, values in self.sums.items()},
             squares={block: weight**2 * values for block, values in self.squares.items()},
         )
+
+
+@lru_cache(maxsize=256)
+def _ones(n: int) -> Float32:
+    """Scales of `n` rows without noise scales, which nobody may change."""
+    ones = np.ones(n, np.float32)
+    ones.flags.writeable = False
+    return ones
 
 
 def _taken(blocks: Iterable[ParameterBlock]) -> RatingWeights:
@@ -421,7 +430,7 @@ class Law(Observation, Part[Any]):
         """Field ``weight`` of a block's rows, (n,) float32; 1 if rows have no noise scales."""
         if self.heteroscedastic:
             return block.row(WEIGHT.name)
-        return np.ones(len(block.counts), np.float32)
+        return _ones(len(block.counts))
 
     def noise_scale(self, block: ParameterBlock) -> Float32:
         """Noise scales g of a block's rows, (n,) float32; 1 if all rows have the same noise.

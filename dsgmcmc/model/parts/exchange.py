@@ -29,7 +29,7 @@ from dsgmcmc.model import conjugate
 from dsgmcmc.model.circulation import OTHER
 from dsgmcmc.model.parts.base import DrawContext, Intercept
 from dsgmcmc.model.quantity import SHIFT, WEIGHT
-from dsgmcmc.targets.state import ParameterBlock, Rows
+from dsgmcmc.targets.state import Rows
 from dsgmcmc.types import Factor, Float64, Purpose
 
 
@@ -95,8 +95,8 @@ def exchange_means_and_biases(
         partials[rows.factor.name] = exchange_sums(rows, context.position, bias_mean, scaled)
         partials[size_name(rows.factor)] = conjugate.sums_of_scales(rows, scaled)
     moved = circulation.ring.sum(partials, finish, {factor.name: (k + 1,) for factor in Factor})
-    for block in circulation.blocks():
-        _move_block(block, context.position, moved)
+    for rows in circulation.rows_by_factor():
+        _move_rows(rows, context.position, moved)
     for factor in Factor:
         mean[factor][:k] += moved[factor.name][:k]
     if law.intercept is not None:
@@ -104,18 +104,20 @@ def exchange_means_and_biases(
         law.move_intercept(circulation.blocks(), step)
 
 
-def _move_block(block: ParameterBlock, position: str, moved: Mapping[str, Float64]) -> None:
-    """Move the rows of a block and their biases, given the steps of both factors by name."""
-    k = block.dimension - 1
-    own = moved[block.factor.name]
-    other = moved[OTHER[block.factor].name]
-    rows = block[position][:, :k]
-    bias = block[position][:, k]
-    rows += own[:k].astype(block.dtype)
-    bias -= np.einsum("ij,j->i", rows, other[:k].astype(block.dtype)) - own[k]
-    if block.factor == Factor.W:
+def _move_rows(rows: Rows, position: str, moved: Mapping[str, Float64]) -> None:
+    """Move the rows of a factor and their biases, given the steps of both factors by name."""
+    k = rows.dimension - 1
+    own = moved[rows.factor.name]
+    other = moved[OTHER[rows.factor].name]
+    theta = rows.joined(position, rows.dtype)
+    vectors = theta[:, :k]
+    bias = theta[:, k]
+    vectors += own[:k].astype(rows.dtype)
+    bias -= np.einsum("ij,j->i", vectors, other[:k].astype(rows.dtype)) - own[k]
+    if rows.factor == Factor.W:
         # the biases of both factors have lost the product of both steps; it counts once
         bias += float(own[:k] @ other[:k])
+    rows.set(position, theta)
 
 
 def size_name(factor: Factor) -> str:

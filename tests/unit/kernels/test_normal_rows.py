@@ -11,7 +11,12 @@ from dsgmcmc.kernels.compact_ratings import kernel_arguments
 from dsgmcmc.kernels.compiling import compiler
 from dsgmcmc.kernels.formulas.formula import RowPrior
 from dsgmcmc.kernels.normal_draws import draw_normal_rows
-from dsgmcmc.kernels.normal_rows import add_outer_products, squared_errors, statistics_width
+from dsgmcmc.kernels.normal_rows import (
+    OuterProducts,
+    add_outer_products,
+    squared_errors,
+    statistics_width,
+)
 
 #: Ranks: one for every kind of tile, alone and beside others.
 RANKS = [(0, True), (1, False), (7, True), (15, True), (16, False), (32, True), (45, True)]
@@ -70,7 +75,8 @@ def test_statistics_are_sums_of_outer_products(
         root = roots
     before = rng.normal(size=(len(counts), statistics_width(D))).astype(np.float32)
     found = before.copy()
-    add_outer_products(ratings, theta, root=root, rank=rank, out=found, by_rating=by_rating)
+    cell = OuterProducts(ratings, theta, root, found)
+    add_outer_products([cell], rank=rank, by_rating=by_rating)
 
     phi = theta.astype(float)
     bias = np.zeros(40)

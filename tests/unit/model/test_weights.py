@@ -89,10 +89,11 @@ def test_conditionals_of_gibbs_sampling_are_those_of_repeated_measurements(files
         target.begin(0)
         statistics = {}
         for factor in Factor:
-            for block, conditional in target.conditionals(factor, "theta"):
-                for k in range(len(block.counts)):
-                    of_row = conditional.statistics[k] * conditional.scale[k] * unit
-                    statistics[factor, block.start + k] = of_row
+            for rows, conditional in target.conditionals(factor, "theta"):
+                of_rows = conditional.statistics * conditional.scale[:, None] * unit
+                for block, of_block in rows.by_block(of_rows):
+                    for k, of_row in enumerate(of_block):
+                        statistics[factor, block.start + k] = of_row
         found.append(statistics)
     assert found[0].keys() == found[1].keys()
     for key, of_repeated in found[0].items():
