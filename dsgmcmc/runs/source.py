@@ -39,6 +39,7 @@ from dsgmcmc.posterior.run import Run
 from dsgmcmc.ratings.description import doubts_about_test
 from dsgmcmc.ratings.file import Ratings
 from dsgmcmc.ratings.float32 import find_bad_scale
+from dsgmcmc.ratings.reversed_items import describe_reversed
 from dsgmcmc.runs.defaults import RunRatings, chosen_by_ratings
 from dsgmcmc.runs.warm_start import WarmStart, start_digest
 from dsgmcmc.samplers.base import Sampler
@@ -486,6 +487,8 @@ def warnings_for_data(config: ResolvedConfig, ratings: Ratings) -> list[str]:
         *config.law.warnings_for_data(ratings, config.likelihood),
         *doubts_about_test(ratings),
     ]
+    if config.rank == 0 and config.law.levels_of(ratings) is not None:
+        warnings += describe_reversed(ratings)
     entities = ratings.n_rows + ratings.n_cols
     elements = config.rank * entities
     if config.law.is_sum_over_ratings and elements > MAX_ELEMENTS_PER_RATING * ratings.nnz:

@@ -110,7 +110,7 @@ def test_slopes_of_rows_are_those_of_the_log_likelihood(
         return np.log(p[np.arange(len(p)), level])
 
     slopes = np.concatenate(
-        [slopes_of(block) for block in target.blocks() if block.factor == owner]
+        [slopes_of(block).own for block in target.blocks() if block.factor == owner]
     )
     for gap, coordinate in enumerate((0, 1, 3)):
         e = 1e-5 * np.eye(3)[gap]

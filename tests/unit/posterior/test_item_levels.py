@@ -71,6 +71,19 @@ def test_predictions_keep_to_the_levels_of_their_items(model, answers):
     assert {*np.unique(model.complete(answers, draws=3)[0][FEW])} == {0, 1}
 
 
+def test_an_only_threshold_is_the_shared_one(model):
+    """The bias of an item of 0 and 1 moves it; deviations of gaps between it and a middle threshold
+    that the item lacks would move it, too, and chains diverged along the ridge.
+    """
+    draw = model.run_.draw(3)
+    few = model.run_.items.index_of(np.array(FEW))
+    cuts = draw.rows["item"]["cuts"]
+    np.testing.assert_allclose(cuts[few, 0], draw.shared["thresholds"][0], rtol=1e-5)
+    others = np.setdiff1d(np.arange(12), few)
+    np.testing.assert_allclose(cuts[others, 1], draw.shared["thresholds"][1], rtol=1e-5)
+    assert np.ptp(cuts[others, 0]) > 0.01
+
+
 def test_unknown_items_have_all_levels(model):
     """What an item without answers has is not known."""
     pairs = pd.DataFrame({"user": ["p3"], "item": ["new"]})

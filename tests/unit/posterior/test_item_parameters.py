@@ -97,6 +97,21 @@ def test_items_that_fit_have_a_uniform_p_on_answers_held_out(ability, difficulty
     assert items["outfit"].mean() == pytest.approx(1, abs=0.1)
 
 
+@pytest.mark.parametrize(("pupils", "items"), [(400, 20), (80, 100)])
+def test_reversed_items_are_named(pupils, items):
+    """A model with one dimension cannot say that its high answers go with low ones; an item
+    that is answered at random is not reversed. The ratings file has more rows than
+    columns, so that both pupils and items are rows once.
+    """
+    rng = np.random.default_rng(4)
+    answers = draw(rng.normal(0, 3, pupils), rng.uniform(-2, 2, (items, 1)), np.ones(items))
+    answers[:, [2, 11, 13]] = 1 - answers[:, [2, 11, 13]]
+    answers[:, 4] = rng.integers(0, 2, pupils)
+    with pytest.warns(UserWarning, match="3 items seem to be reversed: 11, 13, 2; "):
+        model = BPMF(**LEVELS, iterations=4, burn_in=2).fit(answers)
+    assert model.run_.facts["transposed"] == (items > pupils)
+
+
 def test_2pl_parameters_are_recovered(ability, difficulty, slopes):
     """Discriminations whose geometric mean is 1."""
     answers = draw(ability, difficulty[:, None], slopes)

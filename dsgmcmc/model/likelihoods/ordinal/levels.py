@@ -29,12 +29,16 @@ class Levels(NamedTuple):
     spans : (R, R) float64, optional
         Number of training ratings at a level that stands for levels k to l, if some rows lack
         levels.
+    anchored : bool
+        Whether each row that lacks levels shares the value of a threshold that it has
+        (`dsgmcmc.model.likelihoods.ordinal.own_levels`).
     """
 
     values: Float64
     counts: Int64
     of_rows: Mask | None = None
     spans: Float64 | None = None
+    anchored: bool = False
 
     @classmethod
     def from_ratings(cls, ratings: Ratings) -> Self:

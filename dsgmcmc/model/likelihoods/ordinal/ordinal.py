@@ -54,6 +54,7 @@ from dsgmcmc.model.likelihoods.ordinal.row_thresholds import (
     GAP_START,
     GAPS,
     GapPrecision,
+    anchored,
     cut_table,
     cuts_of,
     move_gaps,
@@ -137,7 +138,7 @@ class Ordinal(LevelObservation, ScaledRows):
         self.model = ThresholdModel(levels.counts, levels.spans)
         self._own_levels = None
         if levels.of_rows is not None:
-            self._own_levels = OwnLevels(levels.of_rows)
+            self._own_levels = OwnLevels(levels.of_rows, anchored=levels.anchored)
         if self.cut_by is not None:
             self._gap_information = self.model.gap_information()
         else:
@@ -218,13 +219,15 @@ class Ordinal(LevelObservation, ScaledRows):
             return levels
         items = ratings.orientation.factor_of("item")
         counts = count_levels(blocks, ring, items, values)
+        observed = settings.item_levels == "observed"
         rule = levels_of_items
-        if settings.item_levels == "observed":
+        if observed:
             rule = observed_levels
         has = rule(counts.train) | (counts.test > 0)
         if has.all():
             return levels
-        return levels._replace(of_rows=has, spans=OwnLevels(has).spans(counts.train))
+        spans = OwnLevels(has).spans(counts.train)
+        return levels._replace(of_rows=has, spans=spans, anchored=observed)
 
     # ------------------------------------------------------------------ settings and ratings files
 
@@ -304,6 +307,7 @@ class Ordinal(LevelObservation, ScaledRows):
             return
         cuts = cuts_of(self.thresholds.position, rows.joined(GAPS, np.float64))
         if self._own_levels is not None:
+            cuts = anchored(cuts, self.thresholds.position, self._own_levels.anchors(rows))
             cuts = self._own_levels.cuts(rows, cuts)
         for block, block_cuts in rows.by_block(cuts):
             block[CUTS][:] = block_cuts
@@ -395,7 +399,7 @@ class Ordinal(LevelObservation, ScaledRows):
 
         rows = next(rows for rows in circulation.rows_by_factor() if rows.factor == self.cut_by)
         slopes = slopes_of(rows, self.thresholds.position, self._own_levels)
-        sums["slopes"] = np.array([part.sum(axis=0) for _, part in rows.by_block(slopes)])
+        sums["slopes"] = np.array([part.sum(axis=0) for _, part in rows.by_block(slopes.shared)])
         squares = [np.square(block[GAPS], dtype=np.float64) for block in rows.blocks]
         sums[GAPS] = np.array([square.sum(axis=0) for square in squares])
         earlier = self.gaps.precision
@@ -405,7 +409,7 @@ class Ordinal(LevelObservation, ScaledRows):
         assert self.gaps.precision is not None
         move_gaps(
             rows,
-            slopes,
+            slopes.own,
             information=self._gap_information,
             earlier=earlier,
             precision=self.gaps.precision,

@@ -77,9 +77,13 @@ class OwnLevels:
     ----------
     has : (n, R) bool
         Whether each row of the factor has each level; at least one.
+    anchored : bool
+        Whether a row's own threshold that is nearest the middle has the shared value. Otherwise
+        that is the middle one, which a row may lack: its bias and several gaps then move the same
+        thresholds, along a ridge on which chains can diverge.
     """
 
-    def __init__(self, has: Mask) -> None:
+    def __init__(self, has: Mask, *, anchored: bool = False) -> None:
         n_levels = has.shape[1]
         number = np.arange(n_levels)
         latest = np.maximum.accumulate(np.where(has, number, -1), axis=1)
@@ -91,6 +95,22 @@ class OwnLevels:
         self._first[has] += 1
         self._last = np.where(number == highest, n_levels - 1, number)
         self._has = has
+        middle = (n_levels - 1) // 2
+        self._anchor = np.full(len(has), middle)
+        if anchored:
+            distance = np.where(self._owns(), np.abs(np.arange(n_levels - 1) - middle), n_levels)
+            distance[:, middle] = np.minimum(distance[:, middle], n_levels - 1)
+            self._anchor = np.argmin(distance, axis=1)
+
+    def _owns(self) -> Mask:
+        """Which thresholds stand in some place of each row, (n, R - 1)."""
+        number = np.arange(1, self._has.shape[1])
+        owns: Mask = (self._sources[:, :, np.newaxis] == number).any(axis=1)
+        return owns
+
+    def anchors(self, rows: Rows) -> Int64:
+        """Indices of the thresholds of rows that have the shared values, (n,)."""
+        return self._joined(rows, self._anchor)
 
     def spans(self, counts: Int64) -> Float64:
         """Numbers of ratings at levels k to l, (R, R), given those of rows at levels, (n, R)."""
@@ -115,7 +135,10 @@ class OwnLevels:
         return result[:, 1:-1]
 
     def _of(self, rows: Rows) -> Int64:
-        sources = [
-            self._sources[block.start : block.start + len(block.counts)] for block in rows.blocks
-        ]
-        return np.concatenate(sources).astype(np.int64)
+        return self._joined(rows, self._sources)
+
+    @staticmethod
+    def _joined(rows: Rows, of_all: Array) -> Int64:
+        """Values of rows, given those of all rows of the factor."""
+        parts = [of_all[block.start : block.start + len(block.counts)] for block in rows.blocks]
+        return np.concatenate(parts).astype(np.int64)

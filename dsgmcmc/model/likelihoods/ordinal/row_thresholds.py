@@ -11,7 +11,8 @@ lambda_k is drawn from Gamma(1 + n / 2, 0.1 + sum_i d_ik^2 / 2). The d are moved
 BAOAB in the diagonal metric a_k n_i + lambda_k, where a_k is the largest Fisher information of a
 rating on log gap k at the initial thresholds, over all predictors.
 
-Rows may lack levels (`dsgmcmc.model.likelihoods.ordinal.own_levels`).
+Rows may lack levels (`dsgmcmc.model.likelihoods.ordinal.own_levels`). The shared threshold is then
+the nearest to the middle that the row has.
 
 Fields of a block: ``cuts`` holds the thresholds, which are saved with draws; ``cut_slope``
 accumulates the derivatives of the log likelihood with respect to them; ``gaps`` is d, and
@@ -22,7 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from typing_extensions import override
@@ -36,7 +37,7 @@ from dsgmcmc.model.likelihoods.own_prior import OwnParameters, OwnPrior
 from dsgmcmc.model.likelihoods.row_scales import MOVE, STEP
 from dsgmcmc.model.quantity import Quantity, Sampled
 from dsgmcmc.targets.state import ParameterBlock, Rows
-from dsgmcmc.types import Float32, Float64, Purpose
+from dsgmcmc.types import Float32, Float64, Int64, Purpose
 
 CUTS = "cuts"
 CUT_SLOPE = "cut_slope"
@@ -94,6 +95,13 @@ class GapPrecision(Sampled):
     precision: Float64 | None
 
 
+def anchored(cuts: Float64, position: Float64, anchors: Int64) -> Float64:
+    """Thresholds of rows (n, R - 1), moved so that those of index `anchors` are the shared ones."""
+    row = np.arange(len(cuts))
+    moves = values_of(position)[anchors] - cuts[row, anchors]
+    return cuts + moves[:, np.newaxis]
+
+
 def cuts_of(position: Float64, gaps: Float64) -> Float64:
     """Thresholds (..., R - 1) of rows, given the shared coordinates and deviations (..., R - 2)."""
     middle = len(position) // 2
@@ -140,21 +148,45 @@ def cut_table(block: ParameterBlock) -> Float32:
     return table
 
 
+class RowSlopes(NamedTuple):
+    """Derivatives of the log likelihood, (n, R - 1) each: by a row's own and by shared coordinates.
+
+    They are equal in rows whose middle threshold is shared.
+    """
+
+    own: Float64
+    shared: Float64
+
+
 def slopes_of(
     rows: Rows, position: Float64 | None = None, levels: OwnLevels | None = None
-) -> Float64:
-    """Derivatives of the log likelihood with respect to the rows' coordinates, (n, R - 1).
+) -> RowSlopes:
+    """Derivatives of the log likelihood with respect to the rows' coordinates.
 
     Rows that lack levels need these, and the `position` of the shared thresholds.
     """
     cuts = rows.joined(CUTS, np.float64)
     slopes = rows.joined(CUT_SLOPE, np.float64)
-    if levels is not None:
-        assert position is not None
-        cuts = cuts_of(position, rows.joined(GAPS, np.float64))
-        slopes = levels.slopes(rows, slopes)
-    middle = cuts.shape[1] // 2
-    widths = np.diff(cuts, axis=1)
+    if levels is None:
+        own = _by_coordinate(slopes, np.diff(cuts, axis=1))
+        return RowSlopes(own, own)
+    assert position is not None
+    cuts = cuts_of(position, rows.joined(GAPS, np.float64))
+    slopes = levels.slopes(rows, slopes)
+    row = np.arange(len(slopes))
+    anchors = levels.anchors(rows)
+    of_anchor = np.zeros_like(slopes)
+    of_anchor[row, anchors] = slopes.sum(axis=1)
+    own = _by_coordinate(slopes - of_anchor, np.diff(cuts, axis=1))
+    widths = np.broadcast_to(np.diff(values_of(position)), own[:, 1:].shape)
+    shared = own + _by_coordinate(of_anchor, widths)
+    is_middle = (anchors == slopes.shape[1] // 2)[:, np.newaxis]
+    return RowSlopes(np.where(is_middle, shared, own), shared)
+
+
+def _by_coordinate(slopes: Float64, widths: Float64) -> Float64:
+    """Derivatives by coordinates, given those by thresholds (n, R - 1) and the gaps (n, R - 2)."""
+    middle = slopes.shape[1] // 2
     below = np.cumsum(slopes[:, :middle], axis=1)
     above = np.cumsum(slopes[:, :middle:-1], axis=1)[:, ::-1]
     by_coordinate = np.empty_like(slopes)
