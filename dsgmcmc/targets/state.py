@@ -231,6 +231,9 @@ class Rows:
         if prior.shift is not None:
             shifts = [other.shift for other in priors if other.shift is not None]
             prior = prior._replace(shift=np.concatenate(shifts))
+        if prior.scale is not None:
+            scales = [other.scale for other in priors if other.scale is not None]
+            prior = prior._replace(scale=np.concatenate(scales))
         theta = self.joined(name, np.float32)
         draw_normal_rows(theta, conditional.statistics, scale=conditional.scale, prior=prior)
         self.set(name, theta)

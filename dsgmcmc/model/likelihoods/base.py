@@ -74,10 +74,8 @@ class RatingWeights(NamedTuple):
 
 @lru_cache(maxsize=256)
 def _ones(n: int) -> Float32:
-    """Scales of `n` rows without noise scales, which nobody may change."""
-    ones = np.ones(n, np.float32)
-    ones.flags.writeable = False
-    return ones
+    """Scales of `n` rows without noise scales; they stay 1, though kernels want them writable."""
+    return np.ones(n, np.float32)
 
 
 def _taken(blocks: Iterable[ParameterBlock]) -> RatingWeights:
