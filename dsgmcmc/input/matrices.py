@@ -32,6 +32,8 @@ from dsgmcmc.tables.frames import Frame, as_frame, is_data_array, is_missing, te
 from dsgmcmc.tables.usual import Columns, joined, shortened
 from dsgmcmc.types import Array, Float64
 
+_MATRIX = 5  # columns of numbers that are no table with a row for each rating
+
 
 class Matrix(NamedTuple):
     """A matrix that was read.
@@ -183,9 +185,16 @@ def count_cells(columns: Sequence[Array]) -> Counter[str] | None:
 
 
 def are_cells(columns: Sequence[Array]) -> bool:
-    """Whether columns have numbers alone, or numbers and texts of bounds; texts may be names."""
+    """Whether columns have numbers alone, or numbers and texts of bounds.
+
+    Texts may be names, and a few columns of objects those of a table with a row for each rating.
+    """
     counts = count_cells(columns)
-    return counts is not None and (counts["bound"] > 0 or not counts["number"])
+    if counts is None or counts["bound"]:
+        return counts is not None
+    has_objects = any(column.dtype.kind not in "iufb" for column in columns)
+    width = sum(column.shape[-1] if column.ndim > 1 else 1 for column in columns)
+    return not counts["number"] and (width >= _MATRIX or not has_objects)
 
 
 def has_holes(column: Array) -> bool:

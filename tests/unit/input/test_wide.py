@@ -235,6 +235,11 @@ NO_MATRIX = {
         r"leave out the column by ignore x; [\s\S]*row 0 .*, item x: 'a'",
     ),
     "numbers as texts": (of_objects(str), {}, r"cannot tell which column .*give BPMF\(matrix=True"),
+    "four columns of objects": (
+        np.array([[1, 1, 2.5, 10], [1, 2, None, 11], [2, 1, 3.5, 12]], object),
+        {},
+        r"\(n, 3\).*found \(3, 4\).*matrix=True",
+    ),
     "counts first": (
         np.column_stack([(~np.isnan(VALUES)).sum(axis=1), VALUES]),
         {},
