@@ -34,6 +34,7 @@ from dsgmcmc.posterior.cells.fitted_rows import open_rows
 from dsgmcmc.posterior.fitted import FittedModel
 from dsgmcmc.posterior.fitted.state import for_users
 from dsgmcmc.posterior.matrix.target import TrainingData
+from dsgmcmc.posterior.rows.columns import form_with_weights, frame_with_weights
 from dsgmcmc.prepare.prepare import prepare_ratings
 from dsgmcmc.prepare.settings import Duplicates, PrepareSettings
 from dsgmcmc.prepare.summary import DataReading, Summary
@@ -71,19 +72,21 @@ def _brief(value: Any) -> str:
 
 
 def seed_of(random_state: Any) -> int:
-    """Return the seed for scikit-learn's `random_state`: an int, a `RandomState`, or None.
+    """Return the seed for `random_state`: an int, a `Generator`, a `RandomState`, or None.
 
-    With None, the seed is random.
+    A generator gives its next number. With None, the seed is random.
     """
     if random_state is None:
         return int(np.random.SeedSequence().generate_state(1, np.uint64)[0]) >> 1
+    if isinstance(random_state, np.random.Generator):
+        return int(random_state.integers(2**31 - 1))
     if isinstance(random_state, np.random.RandomState):
         return int(random_state.randint(2**31 - 1))
     try:
         return operator.index(random_state)
     except TypeError:
         raise ValueError(
-            f"random_state {random_state!r}: expected an int, a RandomState or None"
+            f"random_state {random_state!r}: expected an int, a Generator, a RandomState or None"
         ) from None
 
 
@@ -121,6 +124,22 @@ class Estimator:
             if value is not defaults[name].default
         ]
         return f"{type(self).__name__}({', '.join(arguments)})"
+
+    def get_metadata_routing(self) -> Any:
+        """Return what scikit-learn passes to which method: `sample_weight` to `fit`, if asked."""
+        # only scikit-learn calls this
+        from sklearn.utils.metadata_routing import MetadataRequest
+
+        request = MetadataRequest(owner=self)
+        request.fit.add_request(param="sample_weight", alias=None)
+        return getattr(self, "_metadata_request", request)
+
+    def set_fit_request(self, *, sample_weight: bool | str | None = None) -> Self:
+        """Say whether scikit-learn's metadata routing passes `sample_weight` to `fit`."""
+        request = self.get_metadata_routing().__sklearn_clone__()
+        request.fit.add_request(param="sample_weight", alias=sample_weight)
+        self._metadata_request = request  # where `sklearn.base.clone` looks for it
+        return self
 
     def __sklearn_is_fitted__(self) -> bool:
         return any(name.endswith("_") and not name.startswith("_") for name in vars(self))
@@ -193,9 +212,10 @@ class BPMF(Estimator, FittedModel):
     options : dict, optional
         Any other settings of ``dsgmcmc sample`` by their names, such as ``{"grid": 8,
         "sampler.step_size": 0.2}``.
-    test_fraction : float
-        Share of the ratings in `fit` that is held out for ``rmse_`` and diagnostics; default 0,
-        because `fit` usually receives a training set (the default of ``dsgmcmc prepare`` is 0.1).
+    test_fraction : float or None
+        Share of the ratings in `fit` that is held out for ``rmse_`` and diagnostics; None and the
+        default, 0, hold out nothing, because `fit` usually receives a training set (the default of
+        ``dsgmcmc prepare`` is 0.1).
     duplicates : {"error", "first", "last", "mean", "keep"}
         Treatment of several ratings of an item by a user: raise an error, use the first, the last
         or the mean, or keep all as measurements of their own.
@@ -245,8 +265,11 @@ class BPMF(Estimator, FittedModel):
     unknown : {"prior", "refuse"}
         Treatment of users and items that were not in `fit`: predict from the prior, or raise an
         error.
-    random_state : int, numpy.random.RandomState or None
-        Seed of the split and of all draws; None draws a random seed for every `fit`.
+    random_state : int, numpy.random.Generator, numpy.random.RandomState or None
+        Seed of the split and of all draws; a generator gives the seed of every `fit`, and None
+        draws a random one.
+    rng : int or numpy.random.Generator, optional
+        The same, by its name in other packages (SPEC 7); it replaces `random_state`.
     out : path, optional
         Permanent run directory; the ratings are stored next to it as ``OUT.ratings.h5``. By default
         the directory is temporary, and is deleted with the estimator. With `out` and `warm_start`,
@@ -304,7 +327,7 @@ class BPMF(Estimator, FittedModel):
     item_features: Any = None
     feature_kinds: dict[str, str] | None = None
     options: dict[str, Any] | None = None
-    test_fraction: float = 0.0
+    test_fraction: float | None = 0.0
     duplicates: Duplicates | None = "error"
     columns: str | None = None
     user: str | Sequence[str] | None = None
@@ -321,6 +344,7 @@ class BPMF(Estimator, FittedModel):
     clip: bool = True
     unknown: Literal["prior", "refuse"] = "prior"
     random_state: Any = 0
+    rng: Any = None
     out: str | os.PathLike[str] | None = None
     warm_start: bool = False
     n_jobs: int = 1
@@ -335,6 +359,7 @@ class BPMF(Estimator, FittedModel):
         X: Any,
         y: Any = None,
         *,
+        sample_weight: Any = None,
         test: Any = None,
         start: str | os.PathLike[str] | FittedModel | None = None,
     ) -> Self:
@@ -357,6 +382,9 @@ class BPMF(Estimator, FittedModel):
             - with `y`, an array or data frame (n, 2): user, item.
         y : (n,) float, optional
             Ratings. With ``matrix=True`` it is ignored, as scikit-learn's transformers do.
+        sample_weight : (n,) float, optional
+            Relative precisions of the ratings, as a column of weights in `columns`; not of a
+            matrix, whose cells have none.
         test : optional
             Ratings for ``rmse_`` and diagnostics, in a form of X with ratings; not with
             `test_fraction`.
@@ -389,6 +417,10 @@ class BPMF(Estimator, FittedModel):
         if is_cube(X):
             self._cube = X
         X = self._cells_of(X)
+        library = library_of(X)
+        if sample_weight is not None:
+            X = frame_with_weights(X, y, sample_weight, self._form())
+            y = None
         settings = self._settings()
         inputs = [X] if y is None else [X, y]
         command = f"{self!r}.fit({', '.join(map(_brief, inputs))})"
@@ -418,7 +450,7 @@ class BPMF(Estimator, FittedModel):
             else:
                 self._sample_here(data, out, settings, earlier_run=earlier_run, command=command)
         self._training = self._training_data(X, y)
-        self._library = library_of(X)
+        self._library = library
         self.data_ = self._reading
         self._adopt(open_rows(out))
         if self.comm is None or self.comm.rank == 0:
@@ -473,7 +505,7 @@ class BPMF(Estimator, FittedModel):
                 "fit_transform needs a matrix with a row for each user and a column for each item;"
                 " X may be something else: if it is a matrix, give BPMF(matrix=True)"
             )
-        return self.fit(X).complete()
+        return self._as_output(self.fit(X).complete(), X)
 
     def _paths(self) -> tuple[Path, Path]:
         """Return the run directory and the ratings file of `fit`."""
@@ -669,7 +701,7 @@ class BPMF(Estimator, FittedModel):
     ) -> Path:
         """Write the ratings as `_prepare` does; on process 0."""
         features = self._features()
-        form = self._form()
+        form = form_with_weights(self._form(), X)
         self._check_choice(X)
         needs_times = self.time_levels not in (None, "no")
         # times that can be read are kept for models with time effects, which are compared
@@ -723,6 +755,7 @@ class BPMF(Estimator, FittedModel):
             name: getattr(self, name) for name in PrepareSettings.model_fields if name in names
         }
         options["hold_out_by"] = self._groups()
+        options["test_fraction"] = self.test_fraction or 0.0
         if of_file:
             options["matrix"] = bool(self.matrix)
         return options
@@ -826,7 +859,7 @@ class BPMF(Estimator, FittedModel):
             if name in RunConfig.model_fields:
                 settings[name] = value
         settings["sampler"] = section or None
-        settings["seed"] = seed_of(self.random_state)
+        settings["seed"] = seed_of(self.random_state if self.rng is None else self.rng)
         return {name: value for name, value in settings.items() if value is not None}
 
 

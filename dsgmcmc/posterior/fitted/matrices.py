@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+import sys
+from importlib import import_module
+from typing import Any, Literal, Self
 
 import numpy as np
 
@@ -21,6 +23,7 @@ from dsgmcmc.posterior.matrix.target import other_matrix, training_matrix
 from dsgmcmc.posterior.matrix.three_way import CellCompletion
 from dsgmcmc.posterior.rows.columns import form_of_run
 from dsgmcmc.posterior.settings import PredictOptions
+from dsgmcmc.tables.frames import as_frame
 from dsgmcmc.terminal import warn
 from dsgmcmc.types import Array
 
@@ -102,7 +105,73 @@ class Matrices(FittedState):
 
     def transform(self, X: Any, *, rows: RowsOf | None = None) -> Any:
         """Return `complete(X)`: the matrix without holes, as scikit-learn's imputers do."""
-        return self.complete(X, rows=rows)
+        return self._as_output(self.complete(X, rows=rows), X)
+
+    @property
+    def feature_names_in_(self) -> Array:
+        """Labels of the columns of the training matrix, (J,); only if they are text."""
+        matrix = self._training.read()
+        if matrix is None or not all(isinstance(label, str) for label in matrix.labels):
+            raise AttributeError("the columns of the training matrix have no labels of text")
+        return np.array(matrix.labels, object)
+
+    def get_feature_names_out(self, input_features: Any = None) -> Array:
+        """Return the labels of the columns that `transform` returns, as scikit-learn names them.
+
+        Columns without labels are those of `input_features`, or x0, x1, ... Raises InputError if
+        `input_features` are others than those of the training matrix.
+        """
+        n_columns = self.n_features_in_
+        known = getattr(self, "feature_names_in_", None)
+        if input_features is None and known is None:
+            return np.array([f"x{k}" for k in range(n_columns)], object)
+        if input_features is not None:
+            names = np.array(list(input_features), object)
+            if known is not None and not np.array_equal(names, known):
+                raise InputError("input_features is not equal to feature_names_in_")
+            if len(names) != n_columns:
+                raise InputError(
+                    f"input_features should have length equal to number of features ({n_columns}),"
+                    f" got {len(names)}"
+                )
+            if known is None:
+                return names
+        labels: Any = getattr(as_frame(self._training.matrix), "columns", known)
+        return np.array(list(labels), object)
+
+    def set_output(self, *, transform: str | None = None) -> Self:
+        """Choose what `transform` and `fit_transform` return, as scikit-learn's transformers do.
+
+        Parameters
+        ----------
+        transform : {"default", "pandas", "polars"}, optional
+            The type of X by default; None changes nothing.
+        """
+        if transform not in (None, "default", "pandas", "polars"):
+            raise InputError(f"transform={transform!r}: expected 'default', 'pandas' or 'polars'")
+        if transform is not None:
+            # where `sklearn.base.clone` looks for it
+            self._sklearn_output_config = {"transform": transform}
+        return self
+
+    def _as_output(self, filled: Any, X: Any) -> Any:
+        """Return a matrix in the type that `set_output` or scikit-learn's settings ask for."""
+        asked = getattr(self, "_sklearn_output_config", {}).get("transform")
+        sklearn = sys.modules.get("sklearn")
+        if asked is None and sklearn is not None:
+            asked = sklearn.get_config()["transform_output"]
+        if asked in (None, "default"):
+            return filled
+        library: Any = import_module(asked)
+        if isinstance(filled, library.DataFrame):
+            return filled
+        columns = [*np.asarray(filled).T]
+        if hasattr(filled, "columns"):
+            columns = [np.asarray(filled[label]) for label in filled.columns]
+        by_name = dict(zip(self.get_feature_names_out(), columns, strict=True))
+        if asked == "pandas":
+            return library.DataFrame(by_name, index=getattr(X, "index", None))
+        return library.DataFrame(by_name)
 
     def _complete_cells(self, X: Any, fitted: bool, draws: int) -> tuple[Any, Any]:
         """Return means and sds of the cells of a table of three directions, as `complete` does."""

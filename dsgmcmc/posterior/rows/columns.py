@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from dsgmcmc.errors import InputError
 from dsgmcmc.input.arrays import array_columns, is_wide
 from dsgmcmc.input.form import InputForm
 from dsgmcmc.input.roles import CONTEXT, parse_columns
@@ -14,6 +15,9 @@ from dsgmcmc.posterior.draws import ENTITIES
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.tables.frames import Frame, as_frame
 from dsgmcmc.tables.usual import Columns, find_column
+
+#: Column of the weights that `BPMF.fit` is given beside the ratings.
+SAMPLE_WEIGHT = "sample_weight"
 
 
 def form_of_run(run: Run, form: InputForm, X: Any = None, y: Any = None) -> InputForm:
@@ -101,3 +105,43 @@ def frame_of_parts(run: Run, X: Any, y: Any = None) -> Any:
     if y is None:
         labels.append(run.columns.get("rating", "rating"))
     return Frame(array_columns(X, labels))
+
+
+def frame_with_weights(X: Any, y: Any, sample_weight: Any, form: InputForm) -> Frame:
+    """Return ratings, one a row, as a data frame with a column of weights.
+
+    Raises InputError if they are in another form, or the weights have another shape.
+    """
+    frame = as_frame(X)
+    labels = getattr(frame, "columns", None)
+    is_table = labels is not None or getattr(frame, "ndim", 0) == 2
+    if not is_table or hasattr(X, "tocoo") or is_wide(X, y, form):
+        raise InputError(
+            "sample_weight has the weights of ratings, one a row: give pairs and ratings, or a data"
+            " frame with a row for each rating; elsewhere, columns='weight=W'"
+        )
+    if "weight" in parse_columns(form.columns):
+        raise InputError("columns names a column of weights: leave out sample_weight")
+    if labels is None:
+        roles = ["user", "item", "timestamp"]
+        if y is None:
+            roles.insert(2, "rating")
+        columns = array_columns(np.asarray(X), roles[: np.shape(X)[1]])
+    else:
+        columns = {str(label): np.asarray(frame[label]) for label in labels}
+    if y is not None:
+        columns["rating"] = np.asarray(y)
+    weights = np.asarray(sample_weight, np.float64)
+    n_ratings = len(next(iter(columns.values())))
+    if weights.shape != (n_ratings,):
+        raise InputError(
+            f"there are {n_ratings} ratings, but the weights have the shape {weights.shape}"
+        )
+    return Frame({**columns, SAMPLE_WEIGHT: weights})
+
+
+def form_with_weights(form: InputForm, X: Any) -> InputForm:
+    """Return how ratings are read that may be those of `frame_with_weights`."""
+    if SAMPLE_WEIGHT not in getattr(X, "columns", ()):
+        return form
+    return form._replace(columns={**parse_columns(form.columns), "weight": SAMPLE_WEIGHT})
