@@ -26,7 +26,7 @@ Finish = Callable[[dict[Any, Float64]], Named]
 
 #: Admitted values of settings, which `dsgmcmc.config` describes.
 ScheduleName = Literal["shuffled", "cyclic", "random"]
-PriorName = Literal["fixed", "normal-gamma", "normal-wishart"]
+PriorName = Literal["half-cauchy", "normal-gamma", "normal-wishart", "fixed"]
 NoiseName = Literal["shared", "by-user", "by-item", "both"]
 ImplicitName = Literal["no", "user", "item", "both"]
 ThresholdsName = Literal["shared", "user", "item"]

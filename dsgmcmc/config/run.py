@@ -460,6 +460,8 @@ def build(*layers: Mapping[str, Any]) -> RunConfig:
     if settings.get("prior") == "fixed":
         # the published model: its step sizes suit ratings that are not standardised
         settings = {"noise_precision": 1.0, "prior_precision": 1.0, "standardise": False} | settings
+    if settings.get("standardise") is False and (law is None or law.has_noise):
+        settings.setdefault("prior", "normal-gamma")
     if law:
         settings.setdefault("standardise", law.has_noise)
     if settings["sampler"]["name"] == DEFAULT_SAMPLER:

@@ -87,10 +87,10 @@ def sums_of_scales(rows: Rows, scaled: bool) -> Float64:
 
 
 class GammaPrior(NamedTuple):
-    """Prior of a precision: Gamma(shape, rate)."""
+    """Prior of precisions: Gamma(shape, rate), with one rate for all or one for each."""
 
     shape: float
-    rate: float
+    rate: float | Float64
 
     def draw(self, squares: Array | float, n: Array | float, rng: np.random.Generator) -> Float64:
         """Draw precisions given the sums of squares of n values from N(0, 1 / precision)."""
@@ -104,6 +104,25 @@ def with_mean_variance(b: float) -> GammaPrior:
     """Prior of a precision with E[1 / precision] = b and a finite variance of 1 / precision."""
     shape = 4.0
     return GammaPrior(shape, (shape - 1) * b)
+
+
+def draw_half_cauchy(precision: Float64, scale: float, rng: np.random.Generator) -> GammaPrior:
+    """Draw the gamma priors whose mixture is a half-Cauchy prior of sds [Wand 2011, result 5].
+
+    If r ~ Gamma(1/2, rate scale^-2) and lambda ~ Gamma(1/2, rate r), then lambda^-1/2 is
+    half-Cauchy with this scale. Only lambda is the chain's state: r is drawn given lambda, and then
+    lambda given r and the rows.
+
+    Parameters
+    ----------
+    precision : (K,) float64
+        The current precisions lambda.
+    scale : float
+        Median of the sds.
+    rng : Generator
+        Source of randomness.
+    """
+    return GammaPrior(0.5, rng.standard_exponential(len(precision)) / (scale**-2 + precision))
 
 
 def draw_normal_gamma(

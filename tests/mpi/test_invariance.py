@@ -38,7 +38,7 @@ from dsgmcmc.storage.store import step_name, steps
 
 pytestmark = pytest.mark.mpi
 SCHEDULES = ("shuffled", "cyclic", "random")
-PRIORS = ("fixed", "normal-gamma", "normal-wishart")
+PRIORS = ("fixed", "half-cauchy", "normal-wishart")
 NOISES = ("shared", "by-user", "both")
 BASE: dict[str, Any] = {
     "rank": 3,

@@ -8,8 +8,8 @@ this order,
 - theta of all rows, then of all columns: N(P^-1 v, P^-1) with f_j = (H_j, 1), w_ij = tau g_i g'_j,
   P = Lambda + sum_j w_ij f_j f_j^T and v = Lambda m + sum_j w_ij (x_ij - mu - b_j) f_j
   [Salakhutdinov 2008, eq. 11-13];
-- their priors N(m, Lambda^-1): ``fixed``, ``normal-gamma`` or ``normal-wishart`` (see
-  `draw_prior`);
+- their priors N(m, Lambda^-1): ``fixed``, ``half-cauchy``, ``normal-gamma`` or ``normal-wishart``
+  (see `draw_prior`);
 - g_i ~ Gamma((nu + n_i) / 2, rate (nu + tau SSE_i) / 2), SSE_i weighted by g'; then g' alike; nu,
   where it is sampled, before g with g integrated out;
 - ``coupled``: rows with a g have the prior N(m, (g_i Lambda)^-1), so that n_i + D is in the place
@@ -25,7 +25,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.sparse import csr_matrix
 from scipy.special import gammaln
-from scipy.stats import wishart
+from scipy.stats import invgamma, wishart
 
 from dsgmcmc.diagnostics import scores
 
@@ -124,10 +124,15 @@ def views(rows: np.ndarray, columns: np.ndarray, shape: tuple[int, int]) -> list
 
 
 def draw_prior(
-    theta: np.ndarray, g: np.ndarray, model: Model, rng
+    theta: np.ndarray, g: np.ndarray, model: Model, rng, current: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Mean (D,) and precision (D, D) of one side's prior given its theta, and scales g, (n,).
+    """Mean (D,) and precision (D, D) of one side's prior given its theta, scales g, (n,), and
+    `current` precision.
 
+    ``half-cauchy``: lambda_k^-1/2 is half-Cauchy of scale A = (4 sqrt K)^-1/2, by an inverse gamma
+    variable x_k: lambda_k | x_k ~ Gamma(1/2, rate 1 / x_k), x_k ~ InvGamma(1/2, 1 / A^2), hence
+    x_k | lambda_k ~ InvGamma(1, lambda_k + 1 / A^2) [Wand 2011]; m_k | lambda_k ~ N(0, 1 /
+    lambda_k).
     ``normal-gamma``: lambda_k ~ Gamma(1, rate 5), m_k ~ N(0, 1 / lambda_k) [Nemeth 2021, 6.3].
     ``normal-wishart``, on the K factors: Lambda ~ W(I, K), m ~ N(0, (2 Lambda)^-1) [Salakhutdinov
     2008, eq. 7 and 14]. A bias has m = 0 under every prior, and lambda ~ Gamma(1, rate 5) under
@@ -146,7 +151,10 @@ def draw_prior(
     W = theta[:, :K]
     total = g.sum()
     centre = g @ W / total
-    if model.prior == "normal-gamma":
+    if model.prior in ("half-cauchy", "normal-gamma"):
+        if model.prior == "half-cauchy":
+            scale = np.diag(current)[:K] + 4 * np.sqrt(K)
+            shape, rate = 0.5, 1 / invgamma.rvs(1, scale=scale, random_state=rng)
         rate = rate + g @ (W - centre) ** 2 / 2 + total * centre**2 / (2 * (total + 1))
         scales = rng.gamma(shape + n / 2, 1 / rate)
         mean[:K] = rng.normal(total * centre / (total + 1), 1 / np.sqrt((total + 1) * scales))
@@ -160,6 +168,7 @@ def draw_prior(
             total * centre / (2 + total), np.linalg.inv((2 + total) * drawn)
         )
     if model.biases:
+        shape = 4 if model.standardised else 1
         precision[K, K] = rng.gamma(shape + n / 2, 1 / (bias_rate + g @ theta[:, K] ** 2 / 2))
     return mean, precision
 
@@ -237,8 +246,8 @@ def sweep(state: State, residuals: np.ndarray, sides: list[View], model: Model, 
     for side, view in enumerate(sides):
         draw_side(state, side, residuals, view, model, rng.standard_normal(state.theta[side].shape))
     state.prior = [
-        draw_prior(theta, prior_scales(state, side, model), model, rng)
-        for side, theta in enumerate(state.theta)
+        draw_prior(theta, prior_scales(state, side, model), model, rng, precision)
+        for side, (theta, (_, precision)) in enumerate(zip(state.theta, state.prior, strict=True))
     ]
     errors = residuals - predictor(state.theta, model.rank, sides[0].entity, sides[0].partner)
     draw_noise(state, errors**2, sides, model, rng)

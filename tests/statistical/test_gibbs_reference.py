@@ -14,6 +14,7 @@ MODELS = {
     "fixed": gibbs.Model(rank=2, prior="fixed", biases=False, tau=2.0),
     "biases only": gibbs.Model(rank=0, tau=0.02),
     "biases, sampled tau": gibbs.Model(rank=1, prior="fixed"),
+    "half-cauchy": gibbs.Model(rank=2, prior="half-cauchy", tau=0.002),
     "normal-gamma": gibbs.Model(rank=2, tau=0.002),
     "normal-wishart": gibbs.Model(rank=2, prior="normal-wishart", tau=0.02),
     "noise by item": gibbs.Model(rank=1, prior="fixed", noise="by-item", nu=6.0),
@@ -27,8 +28,10 @@ def prior_of_a_side(model: gibbs.Model, rng: np.random.Generator) -> tuple[np.nd
     D = model.rank + model.biases
     mean = np.zeros(D)
     precision = model.precision * np.eye(D)
-    if model.prior == "normal-gamma":
+    if model.prior in ("half-cauchy", "normal-gamma"):
         scales = rng.exponential(1 / 5, K)
+        if model.prior == "half-cauchy":
+            scales = 4 * np.sqrt(K) / rng.standard_cauchy(K) ** 2
         mean[:K] = rng.normal(0, scales**-0.5)
         precision[:K, :K] = np.diag(scales)
     if model.prior == "normal-wishart":

@@ -51,7 +51,7 @@ def sampled(data: Path, out: Path, noise: str, sweeps: int = 1500, sampler: str 
 def by_gibbs(data: Path, sweeps: int, **settings) -> GibbsResult:
     """Exact Gibbs on the same data, with the same priors."""
     train, test = (cells_of(data, part) for part in SPLITS)
-    model = Model(RANK, standardised=True, **settings)
+    model = Model(RANK, "half-cauchy", standardised=True, **settings)
     return gibbs(train, test, model, burn_in=100, sweeps=sweeps)
 
 

@@ -40,7 +40,7 @@ NODES = {
     "features": 16_600,
     "input": 49_800,
     "kernels": 29_850,
-    "model": 79_650,
+    "model": 79_850,
     "parallel": 10_300,
     "plots": 7_500,
     "posterior": 68_400,

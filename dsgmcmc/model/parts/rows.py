@@ -7,6 +7,8 @@ of the bias is not drawn: it is 0, or for counts half the logarithm of their mea
 drawn from its exact conditional:
 
 - ``fixed``: m = 0, Lambda = lambda I [Simsekli 2016, 4.3]; nothing is drawn.
+- ``half-cauchy``: Lambda = diag(lambda), lambda_k^-1/2 half-Cauchy, m_k | lambda_k ~ N(0, 1 /
+  lambda_k); the bias keeps its normal-gamma prior. Columns that the ratings do not need vanish.
 - ``normal-gamma``: Lambda = diag(lambda), lambda_k ~ Gamma(1, rate 5),
   m_k | lambda_k ~ N(0, 1 / lambda_k) [Nemeth 2021, 6.3]; standardised as in `RowPriors`.
 - ``normal-wishart``: (m, Lambda) ~ N(m | 0, (2 Lambda)^-1) W(Lambda | I, K) [Salakhutdinov 2008,
@@ -28,6 +30,7 @@ from numpy.random import Generator
 from pydantic import BaseModel
 from typing_extensions import override
 
+from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.formulas.formula import RowPrior
 from dsgmcmc.model import conjugate
 from dsgmcmc.model.blocks import RatingBlocks
@@ -45,7 +48,7 @@ from dsgmcmc.model.parts.noise import coupled_factors
 from dsgmcmc.model.quantity import SHIFT, WEIGHT, Quantity, Sampled, SavedDraw
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.ratings.file import Ratings
-from dsgmcmc.settings import setting
+from dsgmcmc.settings import named, setting
 from dsgmcmc.targets.state import ParameterBlock, Rows
 from dsgmcmc.types import Factor, Float64, Named, PriorName
 
@@ -123,7 +126,10 @@ class RowSettings(BaseModel):
     """Settings of the rows' priors."""
 
     prior: PriorName = setting(
-        "Prior of the rows of both factors; fixed: without hyperparameters.", "normal-gamma"
+        "Prior of the rows of both factors; half-cauchy: factors that ratings do not need vanish;"
+        " fixed: without hyperparameters.",
+        "half-cauchy",
+        shown="half-cauchy; normal-gamma with standardise=false",
     )
     prior_precision: float = setting(
         "Precision of a fixed prior, in the ratings' own unit; for other priors, the initial"
@@ -152,7 +158,7 @@ class RowPriors(Part[RowSettings]):
     prior has lambda_k ~ Gamma(4, rate 3 b), so that E[1 / lambda_k] = b. Then E[W_ik^2] = 2 b,
     which includes the variance of m. With b = 1 / (4 sqrt K), E[(W_i . H_j)^2] = 4 K b^2 is a
     quarter of the ratings' variance. For the biases b = 1/8, so that a_i and b_j together account
-    for another quarter.
+    for another quarter. The half-Cauchy prior of lambda_k^-1/2 has the median sqrt(b).
 
     Parameters
     ----------
@@ -160,7 +166,7 @@ class RowPriors(Part[RowSettings]):
         Number K of latent dimensions.
     biases : bool
         Whether there is a bias column.
-    prior : {"fixed", "normal-gamma", "normal-wishart"}
+    prior : {"half-cauchy", "normal-gamma", "normal-wishart", "fixed"}
     prior_precision : float
         lambda if `prior` is fixed, in the ratings' own unit; else the initial precision of all
         columns.
@@ -203,13 +209,25 @@ class RowPriors(Part[RowSettings]):
         self.dimension = self.rank + int(self.biases)
         self.precision_prior = conjugate.PUBLISHED_PRIOR
         self.bias_prior = conjugate.PUBLISHED_PRIOR
+        variance = self.width / start_precision(self.rank)
+        self.median_sd = sqrt(variance)
         if self.standardised:
-            variance = self.width / start_precision(self.rank)
             self.precision_prior = conjugate.with_mean_variance(variance)
             self.bias_prior = conjugate.with_mean_variance(self.width * 0.125)
         self.quantities = row_quantities(self.prior)
         self.parameters = RowParameters({}, {})
         self.start(())
+
+    @classmethod
+    @override
+    def check(cls, settings: RowSettings, model: ModelFacts) -> None:
+        """Refuse a half-Cauchy prior in no unit."""
+        is_standardised = settings.standardise or not model.law.has_noise
+        if settings.prior == "half-cauchy" and not is_standardised:
+            raise InputError(
+                f"{named('prior')} half-cauchy is in units of the ratings' standard deviation:"
+                f" leave out {named('standardise')}, or use {named('prior')} normal-gamma"
+            )
 
     @classmethod
     @override
@@ -344,17 +362,25 @@ class RowPriors(Part[RowSettings]):
             weight = float(sums[factor.name][0])
             totals = sums[factor.name][1:]
             moments = RowMoments(n, weight, totals[:d] / weight, totals[d:])
-            if self.prior == "normal-gamma":
-                mean, precision = self._draw_diagonal(moments, terms, rng)
-            else:
+            if self.prior == "normal-wishart":
                 mean, precision = self._draw_dense(moments, terms, rng)
+            else:
+                prior = self.precision_prior
+                if self.prior == "half-cauchy":
+                    current = self.parameters.precision[factor][: self.rank]
+                    prior = conjugate.draw_half_cauchy(current, self.median_sd, rng)
+                mean, precision = self._draw_diagonal(moments, prior, terms, rng)
             self.parameters.mean[factor] = mean
             self.parameters.precision[factor] = precision
 
     def _draw_diagonal(
-        self, moments: RowMoments, more: PrecisionTerms, rng: Generator
+        self,
+        moments: RowMoments,
+        prior: conjugate.GammaPrior,
+        more: PrecisionTerms,
+        rng: Generator,
     ) -> tuple[Float64, Float64]:
-        """Draw m, (D,), and the diagonal of Lambda, (D,), under the normal-gamma prior."""
+        """Draw m, (D,), and the diagonal of Lambda, (D,), under a gamma prior of the columns."""
         k = self.rank
         squares = moments.products
         mean = self._with_bias_mean()
@@ -365,7 +391,7 @@ class RowPriors(Part[RowSettings]):
             moments.n,
             weight=moments.weight,
             rng=rng,
-            prior=self.precision_prior,
+            prior=prior,
             more=more,
         )
         if self.biases:

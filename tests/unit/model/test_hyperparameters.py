@@ -8,7 +8,8 @@ from mpi4py import MPI
 from scipy import stats
 from support import Model, factor_target
 
-from dsgmcmc.model.conjugate import draw_wishart
+from dsgmcmc.model.conjugate import draw_half_cauchy, draw_normal_gamma, draw_wishart
+from dsgmcmc.model.parts.base import NO_TERMS
 from dsgmcmc.model.parts.noise import NU_START
 from dsgmcmc.samplers.hamcmc import HAMCMC, HAMCMCConfig
 from dsgmcmc.types import Factor
@@ -90,6 +91,54 @@ def test_states_share_the_noise_of_rows(data: Path) -> None:
         assert arrays["tau"].tolist() == [1.5, 40.0]
     assert saved[0]["H.nu"].tolist() == saved[1]["H.nu"].tolist()
     assert saved[0]["H.nu"][0] != NU_START
+
+
+@pytest.mark.parametrize("sd", [0.01, 0.4, 20.0])
+def test_the_half_cauchy_prior_of_a_column_has_the_posterior_of_quadrature(sd: float) -> None:
+    """Quantiles of the chain of precisions given 8 rows are those of an integral over the column's
+    sd, where rows are small, of its scale, or far in its tail.
+
+    20,000 draws, autocorrelated by the auxiliary variable, have an error below 0.012 of a share.
+    """
+    n, scale, average = 8, 0.4, 0.6 * sd
+    squares = n * average**2 + 7 * sd**2
+    grid = np.exp(np.linspace(np.log(sd) - 8, np.log(sd) + 8, 4001))  # of the column's sd
+    rest = squares - n**2 * average**2 / (n + 1)  # m is integrated out
+    density = -n * np.log(grid) - rest / (2 * grid**2) - np.log1p((grid / scale) ** 2)
+    share = np.cumsum(np.exp(density - density.max()) * grid)
+    share /= share[-1]
+    rng = np.random.default_rng(3)
+    precision = np.full(2_000, sd**-2)  # as many columns, each with a chain
+    columns = np.ones(2_000)
+    draws = []
+    for _ in range(20):
+        prior = draw_half_cauchy(precision, scale, rng)
+        _, precision = draw_normal_gamma(
+            average * columns, squares * columns, n, rng=rng, prior=prior, more=NO_TERMS
+        )
+        draws.append(precision**-0.5)
+    found = np.concatenate(draws[10:])
+    for level in (0.05, 0.25, 0.5, 0.75, 0.95):
+        quantile = np.interp(level, share, grid)
+        assert np.mean(found < quantile) == pytest.approx(level, abs=0.012)
+
+
+def test_spare_columns_vanish_and_needed_ones_stay(data: Path) -> None:
+    """Given rows that are almost 0 in a column, its precision grows from draw to draw; where rows
+    have a spread of 1, the precision is that of the rows.
+    """
+    target = factor_target(
+        MPI.COMM_SELF, data, model=Model(rank=2, prior="half-cauchy", standardised=True)
+    )
+    rng = np.random.default_rng(0)
+    for block in target.blocks():
+        block["theta"][:] = rng.normal(0, [1.0, 1e-4, 1.0], block["theta"].shape)
+    for number in range(20):
+        target.draw_shared(target.context()._replace(hyper_sweep=number + 1))
+    for factor in Factor:
+        needed, spare, _ = target.row_priors.parameters.precision[factor]
+        assert 0.2 < needed < 5
+        assert spare > 1e5
 
 
 @pytest.mark.parametrize("k", [1, 2, 7, 32])
