@@ -62,6 +62,7 @@ class Purpose(IntEnum):
     IMPUTATION = 0x1417
     REPLICATE = 0x4E9
     PICTURE = 0x91C7
+    PLAUSIBLE = 0x9A5
     HYPERPARAMETERS = 0x147
     SUBSAMPLE = 0x5AB5
     NU = 0x6E75

@@ -12,9 +12,8 @@ users and over items. At every draw,
 
 - abilities are the mean predictors of users over items; their mean over users is 0, and thresholds
   are relative to it;
-- the geometric means of alpha and of delta are 1, so that abilities and thresholds are in logits of
-  an average item. Divided by the sd of the abilities they are in the unit of a standard normal
-  ability, and discriminations are multiplied by it.
+- in the unit "logit" the geometric means of alpha and of delta are 1, so that abilities and
+  thresholds are in logits of an average item; in the unit "sd" the sampled abilities have the sd 1.
 
 Gaps between thresholds are equal for all items, unless items have thresholds of their own; an item
 that lacks a level has no threshold below it (NaN). If users have thresholds of their own, beta_jk
@@ -33,7 +32,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -43,13 +42,17 @@ from dsgmcmc.posterior.cells.predict import Predictor
 from dsgmcmc.posterior.draws import ENTITIES, Draw
 from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.posterior.moments import Estimates, over_draws
-from dsgmcmc.posterior.rows.added import training_ratings
+from dsgmcmc.posterior.rows.added import FoldIn, training_ratings
+from dsgmcmc.posterior.rows.rows import Rows
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.settings import PredictOptions
 from dsgmcmc.settings import named
 from dsgmcmc.tables.result import Table
 from dsgmcmc.targets.state import RandomStream
 from dsgmcmc.types import Array, Float64, Int32, Purpose
+
+#: Unit of abilities: logits of an average item, or sds of the abilities at every draw.
+Unit = Literal["logit", "sd"]
 
 #: Largest number of draws from which the fit of items is computed.
 DRAWS_OF_FIT = 100
@@ -97,28 +100,70 @@ def _need_levels(run: Run) -> None:
         )
 
 
-def parameters_at(run: Run, draw: Draw) -> Parameters:
+class _Abilities(NamedTuple):
+    """How abilities follow from users' rows at a draw: ``factor * (rows @ direction - centre)``.
+
+    Attributes
+    ----------
+    direction : (D,) float64
+        Mean row of the items.
+    centre : float
+        Mean of the abilities of sampled users, before they are centred.
+    factor : float
+        Abilities in the unit that was asked for, relative to predictors.
+    logit : float
+        The same for the unit "logit".
+    """
+
+    direction: Float64
+    centre: float
+    factor: float
+    logit: float
+
+    def of(self, rows: Float64) -> Float64:
+        """Return the abilities of rows, (n, D)."""
+        return np.asarray(self.factor * (rows @ self.direction - self.centre))
+
+    def variance(self, covariance: Float64) -> Float64:
+        """Return the variances of the abilities of rows with covariances (m, D, D)."""
+        forms = np.einsum("i,nij,j->n", self.direction, covariance, self.direction)
+        return np.asarray(self.factor**2 * forms)
+
+
+def _abilities(run: Run, draw: Draw, unit: Unit) -> _Abilities:
+    """Return how abilities follow from users' rows at a draw."""
+    rank = run.config.rank
+    items = draw.theta["item"].astype(np.float64)
+    direction = items.mean(axis=0)
+    if run.config.biases:
+        direction[rank] = 1.0
+    raw = draw.theta["user"].astype(np.float64) @ direction
+    scales = [np.log(draw.noise_scale[entity].astype(np.float64)).mean() for entity in ENTITIES]
+    logit = float(np.exp(sum(scales)))
+    factor = logit
+    if unit == "sd":
+        factor = 1 / float(raw.std())
+    return _Abilities(direction, float(raw.mean()), factor, logit)
+
+
+def parameters_at(run: Run, draw: Draw, unit: Unit = "logit") -> Parameters:
     """Return the parameters at a draw."""
     thresholds = run.config.law.thresholds_of_items(draw)
     assert thresholds is not None
     rank = run.config.rank
     theta = {entity: draw.theta[entity].astype(np.float64) for entity in ENTITIES}
-    factors = {entity: rows[:, :rank] for entity, rows in theta.items()}
-    means = {entity: rows.mean(axis=0) for entity, rows in factors.items()}
-    ability = factors["user"] @ means["item"]
-    ease = factors["item"] @ means["user"]
+    ease = theta["item"][:, :rank] @ theta["user"][:, :rank].mean(axis=0)
     if run.config.biases:
-        ability += theta["user"][:, rank]
         ease += theta["item"][:, rank] + theta["user"][:, rank].mean()
-    unit = 1.0
+    abilities = _abilities(run, draw, unit)
     discrimination = {}
     for entity in ENTITIES:
         logarithms = np.log(draw.noise_scale[entity].astype(np.float64))
-        unit *= np.exp(logarithms.mean())
         discrimination[entity] = np.exp(logarithms - logarithms.mean())
+    discrimination["item"] *= abilities.logit / abilities.factor
     return Parameters(
-        ability=unit * (ability - ability.mean()),
-        thresholds=unit * (thresholds - ease[:, np.newaxis]),
+        ability=abilities.of(theta["user"]),
+        thresholds=abilities.factor * (thresholds - ease[:, np.newaxis]),
         discrimination=discrimination,
     )
 
@@ -131,38 +176,120 @@ def _difficulties(thresholds: Float64) -> Float64:
     return means
 
 
-def user_parameters(run: Run) -> Table:
+class UserRows:
+    """Users by name, sampled or not, and their abilities at saved draws.
+
+    Parameters
+    ----------
+    run : Run
+    added : FoldIn, optional
+        Users that were folded in.
+    names : (n,) array, optional
+        Names that come first; the others of the run, and those that were folded in, follow, sorted.
+        Users of whom nothing is known have the prior.
+    """
+
+    def __init__(self, run: Run, added: FoldIn | None = None, names: Array | None = None) -> None:
+        _need_levels(run)
+        if added is not None and added.entity != "user":
+            added = None
+        self._run = run
+        self._rows = Rows(run, "user", added)
+        self.names = run.users.ids
+        if added is not None:
+            is_new = run.users.index_of(added.vocabulary.ids) < 0
+            self.names = np.concatenate([self.names, added.vocabulary.ids[is_new]])
+        self.names = self.names[np.argsort(self.names, kind="stable")]
+        if names is not None:
+            names = run.users.typed(names)
+            self.names = np.concatenate([names, self.names[~np.isin(self.names, names)]])
+        self.index = self._rows.index_of(self.names)
+        self.ratings = np.zeros(len(self.names), np.int64)
+        sampled = self._rows.are_sampled(self.index)
+        self.ratings[sampled] = run.counts("user")[self.index[sampled]]
+        if added is not None:
+            for row in np.flatnonzero(self.index >= len(run.users)).tolist():
+                self.ratings[row] = len(added.rated(int(self.index[row]) - len(run.users)))
+
+    def at(self, position: int, unit: Unit) -> dict[str, Float64]:
+        """Return means and variances of abilities at a draw, and discriminations, (n,) each."""
+        draw = self._run.draw(position)
+        rows = self._rows.at(position, self.index)
+        abilities = _abilities(self._run, draw, unit)
+        variance = np.zeros(len(self.index))
+        new = rows.uncertain
+        variance[new] = abilities.variance(rows.covariance)[rows.spread_of[new]]
+        scales = np.log(draw.noise_scale["user"].astype(np.float64))
+        discrimination = np.exp(-np.log(rows.noise.astype(np.float64)) - scales.mean())
+        return {
+            "ability": abilities.of(rows.mean.astype(np.float64)),
+            "variance": variance,
+            "discrimination": discrimination,
+        }
+
+
+def user_parameters(
+    run: Run, users: UserRows | None = None, *, draws: int = 0, unit: Unit = "logit"
+) -> Table:
     """Return the abilities of users.
+
+    Parameters
+    ----------
+    run : Run
+    users : UserRows, optional
+        By default, those of the run.
+    draws : int
+        Number of plausible values of every user, at draws that are spread over all saved ones.
+    unit : {"logit", "sd"}
 
     Returns
     -------
     Table
         ``user_id``, ``ratings`` (training ratings), ``ability``, ``ability_sd`` and, if users have
-        noise scales, ``discrimination`` and its sd.
+        noise scales, ``discrimination`` and its sd; or, with `draws`, ``user_id`` and
+        ``ability_1`` and so on.
 
     Raises
     ------
     InputError
-        If the run has no saved draws, or ratings are not ordered levels.
+        If the run has no saved draws, or fewer than `draws`, or ratings are not ordered levels.
     """
-    _need_levels(run)
-
-    def arrays_at(position: int) -> dict[str, Float64]:
-        parameters = parameters_at(run, run.draw(position))
-        return {
-            "ability": parameters.ability,
-            "discrimination": parameters.discrimination["user"],
-        }
-
-    estimates = over_draws(run, arrays_at)
-    table = Table({"user_id": run.users.ids, "ratings": run.counts("user")})
-    _set(table, "ability", estimates["ability"])
+    if users is None:
+        users = UserRows(run)
+    if draws:
+        return _plausible_values(run, users, draws, unit)
+    estimates = over_draws(run, lambda position: users.at(position, unit))
+    ability = estimates["ability"]
+    total = np.sqrt(np.square(ability.sd) + estimates["variance"].mean)
+    table = Table({"user_id": users.names, "ratings": users.ratings})
+    _set(table, "ability", Estimates(ability.mean, total))
     if run.config.noise in ("by-user", "both"):
         _set(table, "discrimination", estimates["discrimination"])
-    return _by_name(table)
+    return table
 
 
-def item_parameters(run: Run, ratings: RatedPairs | None = None) -> Table:
+def _plausible_values(run: Run, users: UserRows, draws: int, unit: Unit) -> Table:
+    """Return draws of the abilities of users."""
+    if not 0 < draws <= len(run.draws):
+        raise InputError(f"draws={draws}: {run.path} has {len(run.draws)} saved draws")
+    table = Table({"user_id": users.names})
+    positions = np.linspace(0, len(run.draws) - 1, draws).round().astype(int).tolist()
+    for number, position in enumerate(positions, 1):
+        at_draw = users.at(position, unit)
+        stream = RandomStream(run.config.seed, chain=0, iteration=position)
+        normals = stream.generator(Purpose.PLAUSIBLE).standard_normal(len(users.names))
+        ability = at_draw["ability"] + np.sqrt(at_draw["variance"]) * normals
+        table[f"ability_{number}"] = ability
+    return table
+
+
+def item_parameters(
+    run: Run,
+    ratings: RatedPairs | None = None,
+    *,
+    names: Array | None = None,
+    unit: Unit = "logit",
+) -> Table:
     """Return the parameters of items, and their fit.
 
     Parameters
@@ -170,6 +297,10 @@ def item_parameters(run: Run, ratings: RatedPairs | None = None) -> Table:
     run : Run
     ratings : RatedPairs, optional
         Ratings from which the fit is computed.
+    names : (n,) array, optional
+        Order of the items; those that the run does not know are left out. By default they are
+        sorted.
+    unit : {"logit", "sd"}
 
     Returns
     -------
@@ -186,7 +317,7 @@ def item_parameters(run: Run, ratings: RatedPairs | None = None) -> Table:
     _need_levels(run)
 
     def arrays_at(position: int) -> dict[str, Float64]:
-        parameters = parameters_at(run, run.draw(position))
+        parameters = parameters_at(run, run.draw(position), unit)
         return {
             "difficulty": _difficulties(parameters.thresholds),
             "thresholds": parameters.thresholds,
@@ -205,7 +336,11 @@ def item_parameters(run: Run, ratings: RatedPairs | None = None) -> Table:
         _set(table, "discrimination", estimates["discrimination"])
     if ratings is not None:
         table.update(item_fit(run, ratings)._asdict())
-    return _by_name(table)
+    order: Array = np.argsort(run.items.ids, kind="stable")
+    if names is not None:
+        order = run.items.index_of(names)
+        order = order[order >= 0]
+    return Table({name: column[order] for name, column in table.items()})
 
 
 def parameter_tables(run: Run, data: Path | None = None) -> Iterator[Table]:
@@ -228,12 +363,6 @@ def parameter_tables(run: Run, data: Path | None = None) -> Iterator[Table]:
         for name in dict.fromkeys(names):
             columns[name] = table.get(name, absent)
         yield columns
-
-
-def _by_name(table: Table) -> Table:
-    """Return a table in the order of the names in its first column."""
-    order = np.argsort(next(iter(table.values())), kind="stable")
-    return Table({name: column[order] for name, column in table.items()})
 
 
 def _set(table: Table, name: str, estimates: Estimates) -> None:

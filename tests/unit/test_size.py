@@ -43,7 +43,7 @@ NODES = {
     "model": 79_850,
     "parallel": 10_300,
     "plots": 7_500,
-    "posterior": 68_400,
+    "posterior": 69_600,
     "prepare": 13_900,
     "ratings": 15_250,
     "runs": 30_500,
@@ -51,7 +51,7 @@ NODES = {
     "storage": 11_800,
     "tables": 4_100,
     "targets": 3_050,
-    "top": 14_400,
+    "top": 14_450,
 }
 #: Methods that a class may have.
 METHODS = 20

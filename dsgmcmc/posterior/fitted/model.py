@@ -10,7 +10,13 @@ from dsgmcmc.posterior.fitted.matrices import Matrices
 from dsgmcmc.posterior.fitted.predictions import Predictions
 from dsgmcmc.posterior.fitted.rankings import Rankings
 from dsgmcmc.posterior.fitted.state import renewing
-from dsgmcmc.posterior.item_parameters import item_parameters, ratings_of_fit, user_parameters
+from dsgmcmc.posterior.item_parameters import (
+    Unit,
+    UserRows,
+    item_parameters,
+    ratings_of_fit,
+    user_parameters,
+)
 from dsgmcmc.posterior.loadings import Loadings, loadings
 from dsgmcmc.posterior.matrix.labels import RowsOf
 from dsgmcmc.posterior.rows.columns import form_of_new
@@ -148,14 +154,18 @@ class FittedModel(Predictions, Matrices, Rankings):
         return loadings(self._fitted())
 
     @renewing
-    def item_parameters(self, *, fit: bool = True) -> Table:
+    def item_parameters(self, *, fit: bool = True, unit: Unit = "logit") -> Table:
         """Return difficulties, thresholds and discriminations of items, with their sds.
+
+        They are in the order of the columns of the training matrix, or else of their names.
 
         Parameters
         ----------
         fit : bool
             Whether to add ``infit``, ``outfit`` and ``p`` of every item, from the test ratings or,
             if there are none, from the training ratings.
+        unit : {"logit", "sd"}
+            Logits of an average item, or sds of the abilities at every draw.
 
         Returns
         -------
@@ -169,16 +179,35 @@ class FittedModel(Predictions, Matrices, Rankings):
         """
         run = self._fitted()
         ratings = ratings_of_fit(run, self._rows.data) if fit else None
-        return item_parameters(run, ratings)
+        return item_parameters(run, ratings, names=self._training.names("item"), unit=unit)
 
     @renewing
-    def user_parameters(self) -> Table:
+    def user_parameters(self, *, draws: int = 0, unit: Unit = "logit") -> Table:
         """Return the abilities of users, relative to their mean, with their sds.
 
-        The columns are those of `dsgmcmc.posterior.item_parameters.user_parameters`. Raises
-        InputError if ratings are not ordered levels.
+        They are in the order of the rows of the training matrix, of which those without answers
+        have their prior; those that were folded in follow. Without a matrix, names are sorted.
+
+        Parameters
+        ----------
+        draws : int
+            Number of plausible values of every user, in place of mean and sd.
+        unit : {"logit", "sd"}
+            As for `item_parameters`.
+
+        Returns
+        -------
+        Table
+            The columns of `dsgmcmc.posterior.item_parameters.user_parameters`.
+
+        Raises
+        ------
+        InputError
+            If ratings are not ordered levels, or the run has fewer draws.
         """
-        return user_parameters(self._fitted())
+        run = self._fitted()
+        users = UserRows(run, self._rows.newcomers, self._training.names("user"))
+        return user_parameters(run, users, draws=draws, unit=unit)
 
     @renewing
     def to_arviz(self) -> Any:

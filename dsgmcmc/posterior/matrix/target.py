@@ -57,6 +57,18 @@ class TrainingData(NamedTuple):
             return None
         return read(self.matrix, self.form)
 
+    def names(self, entity: str) -> Array | None:
+        """Return the names of the users (rows) or items of the matrix; None without one."""
+        matrix = self.read()
+        if matrix is None:
+            return None
+        names = np.array(matrix.labels)
+        if entity == "user":
+            names = _row_names(matrix)
+        _, first = np.unique(names, return_index=True)
+        ids: Array = names[np.sort(first)]
+        return ids
+
 
 class NamedMatrix(NamedTuple):
     """A matrix that is completed, by names.

@@ -196,6 +196,56 @@ def test_parameters_give_the_probabilities_of_the_model(noise, tmp_path):
         np.testing.assert_allclose(found, upper, atol=1e-5)
 
 
+def test_new_pupils_and_those_without_answers_have_abilities(ability, difficulty):
+    """In the order of the matrix, then those that were folded in: their errors are those that their
+    sds say. Without answers an ability has the sd of all, and a pupil with new answers has them.
+    """
+    answers = draw(ability, difficulty[:, None], np.ones(ITEMS))
+    names = [f"p{k}" for k in range(PUPILS)][::-1]
+    frame = pd.DataFrame(answers, index=names, columns=[f"q{j}" for j in range(ITEMS)])
+    first = frame[:300].copy()
+    first.iloc[7] = np.nan
+    short = LEVELS | {"sampler": "gibbs", "iterations": 400, "burn_in": 100}
+    model = BPMF(**short, matrix=True).fit(first)
+    assert model.item_parameters(fit=False)["item_id"].tolist() == list(frame.columns)
+    users = model.user_parameters()
+    assert users["user_id"].tolist() == names[:300]
+    assert users["ratings"][7] == 0
+    assert users["ability_sd"][7] == pytest.approx(users["ability"].std(), rel=0.3)
+    folded = model.fold_in(frame[300:]).user_parameters()
+    assert folded["user_id"][:300].tolist() == names[:300]
+    assert sorted(folded["user_id"][300:]) == sorted(names[300:])
+    truth = pd.Series(ability - ability[:300].mean(), index=names)[folded["user_id"][300:]]
+    assert_close(folded["ability"][300:], folded["ability_sd"][300:], truth.to_numpy())
+    assert (folded["ratings"][300:] == ITEMS).all()
+    np.testing.assert_array_equal(folded["ability"][:300], users["ability"])
+    answered = model.fold_in(frame[7:8]).user_parameters()
+    assert answered["ratings"][7] == ITEMS
+    assert answered["ability_sd"][7] < 0.7 * users["ability_sd"][7]
+
+
+def test_plausible_values_have_one_unit(ability, difficulty, slopes):
+    """The sd of a group difference over them is that which the sds of single abilities say; in the
+    unit "sd" slopes and thresholds have the unit of a standard normal ability, too.
+    """
+    answers = draw(ability, difficulty[:, None], slopes)
+    model = BPMF(**LEVELS, noise="by-item", iterations=3000, burn_in=500).fit(answers)
+    users = model.user_parameters(unit="sd")
+    values = model.user_parameters(draws=60, unit="sd")
+    table = np.array([values[f"ability_{k}"] for k in range(1, 61)])
+    np.testing.assert_allclose(table.mean(axis=1), 0, atol=1e-6)
+    np.testing.assert_allclose(table.std(axis=1), 1, rtol=1e-6)
+    difference = table[:, ::2].mean(axis=1) - table[:, 1::2].mean(axis=1)
+    expected = np.sqrt(np.square(users["ability_sd"]).sum()) / (PUPILS / 2)
+    assert difference.std() == pytest.approx(expected, rel=0.25)  # 60 draws: 0.09
+    items = model.item_parameters(fit=False, unit="sd")
+    sd = ability.std()
+    assert_close(items["difficulty"], items["difficulty_sd"], difficulty / sd)
+    assert_close(items["discrimination"], items["discrimination_sd"], slopes * sd)
+    with pytest.raises(InputError, match="saved draws"):
+        model.user_parameters(draws=100_000)
+
+
 def test_factors_do_not_move_abilities_between_chains(tmp_path):
     """Biases and factors share what a user's mean predictor is; the ability is identified."""
     made = make_run(tmp_path, stars=True, likelihood="ordinal-logit", rank=2)
