@@ -23,6 +23,7 @@ import numpy as np
 from dsgmcmc._version import __version__
 from dsgmcmc.errors import InputError, writing
 from dsgmcmc.posterior.draws import ENTITIES
+from dsgmcmc.posterior.export_pairs import can_be_drawn, draw_pairs
 from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.posterior.index import Vocabulary
 from dsgmcmc.posterior.item_parameters import parameter_tables
@@ -37,7 +38,7 @@ from dsgmcmc.posterior.traces import (
 )
 from dsgmcmc.settings import named
 from dsgmcmc.storage.files import check_target, write_file
-from dsgmcmc.types import Array, Int32
+from dsgmcmc.types import Array, Int32, Int64
 
 FORMATS = {".parquet": "parquet", ".pq": "parquet", ".nc": "netcdf"}
 
@@ -194,6 +195,9 @@ def to_datatree(run: Run) -> Any:
         - ``loadings``: saved draws of the loadings of items, by ``item_id`` and ``factor``, in one
           orientation (`dsgmcmc.posterior.loadings`); only factors that hold 99 % of the variance.
         - ``sample_stats``: ``weight`` and ``iteration`` of every draw, and ``test_log_likelihood``.
+        - ``posterior_predictive``, ``log_likelihood``: draws of ``rating`` of monitored pairs, and
+          log likelihoods of the observed ones, at the saved draws
+          (`dsgmcmc.posterior.export_pairs`); not of clicks, with weights or effects of time.
         - ``observed_data``: ``rating`` of the monitored pairs.
         - ``constant_data``: ``user`` and ``item`` of the monitored pairs, or the parts of names.
 
@@ -231,10 +235,8 @@ def to_datatree(run: Run) -> Any:
     if len(index):
         posterior["prediction"] = values
         observed = predict_test(run).exact_or_nan()[index]
-        users, items = run.test_pairs()
-        names = _names_of(run.users, users[index]) | _names_of(run.items, items[index])
-        groups["constant_data"] = names
-        dims |= {name: ["pair"] for name in ("prediction", *names)}
+        groups |= _groups_of_pairs(run, index)
+        dims |= {name: ["pair"] for name in ("prediction", *groups["constant_data"])}
     dims["rating"] = ["pair"]
     groups["observed_data"] = {"rating": observed}
     coords: dict[str, Any] = {"column": np.arange(run.config.dimension), "pair": index}
@@ -249,6 +251,18 @@ def to_datatree(run: Run) -> Any:
     if "loadings" in groups and run.items.parts:
         _name_loadings(tree["loadings"], run.items)
     return tree
+
+
+def _groups_of_pairs(run: Run, index: Int64) -> dict[str, dict[str, Any]]:
+    """Return the names of test pairs, and draws and scores of their ratings, by group."""
+    users, items = run.test_pairs()
+    names = _names_of(run.users, users[index]) | _names_of(run.items, items[index])
+    groups = {"constant_data": names}
+    if can_be_drawn(run):
+        drawn = draw_pairs(run, index)
+        groups["posterior_predictive"] = {"rating": drawn.rating}
+        groups["log_likelihood"] = {"rating": drawn.log_likelihood}
+    return groups
 
 
 def _name_loadings(loadings: Any, items: Vocabulary) -> None:

@@ -43,7 +43,7 @@ NODES = {
     "model": 79_850,
     "parallel": 10_300,
     "plots": 7_500,
-    "posterior": 69_600,
+    "posterior": 70_200,
     "prepare": 13_900,
     "ratings": 15_250,
     "runs": 30_500,

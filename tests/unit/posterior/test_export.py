@@ -6,11 +6,15 @@ import numpy as np
 import pandas as pd
 import pytest
 import xarray
+from runs import make_run
 
 from dsgmcmc import BPMF
 from dsgmcmc.errors import InputError
-from dsgmcmc.posterior.export import export
+from dsgmcmc.model.likelihoods.limits import resolution_from
+from dsgmcmc.posterior.cells.predict import Predictor
+from dsgmcmc.posterior.export import export, to_datatree
 from dsgmcmc.posterior.heldout import predict_test
+from dsgmcmc.posterior.settings import PredictOptions
 
 
 def test_parquet_has_moments_or_draws_by_name(finished, tmp_path):
@@ -64,6 +68,47 @@ def test_netcdf_is_arviz_schema(finished, tmp_path):
         users = run.users.ids[run.test_pairs()[0][pairs]]
         assert tree["constant_data"]["user"].values.tolist() == users.tolist()
         assert list(arviz_stats.summary(tree, var_names=["tau"]).index) == ["tau"]
+
+
+LAWS = {
+    "gaussian": {"chains": 2, "noise": "both"},
+    "levels": {"stars": True, "likelihood": "ordinal-logit"},
+    "student-t": {"likelihood": "student-t", "chains": 2},
+    "logarithms": {"stars": True, "scale": "log"},
+}
+
+
+@pytest.mark.filterwarnings("ignore:Estimated shape parameter of Pareto")  # draws are few
+@pytest.mark.parametrize("law", LAWS)
+def test_arviz_scores_the_test_ratings(law, tmp_path):
+    """Its groups have the run's own scores and distributions, and its functions take them."""
+    run = make_run(tmp_path, **LAWS[law]).open()
+    tree = to_datatree(run)
+    index = tree["posterior"]["pair"].values
+    users, items = (rows[index] for rows in run.test_pairs())
+    observed = tree["observed_data"]["rating"].values
+    logs = tree["log_likelihood"]["rating"]
+    assert logs.dims == tree["posterior_predictive"]["rating"].dims == ("chain", "draw", "pair")
+    predictor = Predictor(run, PredictOptions(clip=True))
+    mean, sd, *_ = predictor(users, items)
+    pointwise = np.empty(len(index))
+    for rows, predictive in predictor.distributions(users, items):
+        predictive.resolution = resolution_from(run.facts)
+        density, probability = predictive.log_scores(observed[rows])
+        pointwise[rows] = density if probability is None else probability
+    # chains have equal weights, and these runs keep as many draws of each
+    mixed = np.log(np.exp(logs).mean(("chain", "draw"))).values
+    np.testing.assert_allclose(mixed, pointwise, rtol=1e-3, atol=2e-3)
+    drawn = tree["posterior_predictive"]["rating"]
+    n_draws = drawn.sizes["chain"] * drawn.sizes["draw"]
+    errors = (drawn.mean(("chain", "draw")).values - mean) / (sd / np.sqrt(n_draws))
+    assert abs(errors.mean()) < 4 / np.sqrt(len(index))  # clipping moves means of levels a little
+    assert 0.7 < errors.std() < 1.4
+    found = arviz_stats.loo(tree, pointwise=True)
+    assert found.n_data_points == len(index)
+    assert found.elpd <= mixed.sum() + 1e-6
+    positions = arviz_stats.loo_pit(tree)["rating"].values
+    assert ((positions >= 0) & (positions <= 1)).all()
 
 
 def test_netcdf_has_parts_of_items_by_pair_and_by_item(tmp_path):
