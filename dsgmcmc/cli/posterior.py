@@ -179,7 +179,7 @@ def recommend(
       dsgmcmc recommend run --user 42 --items ml-1m/movies.dat --matching 'Comedy|Drama'
     """
     from dsgmcmc.posterior.cells.fitted_rows import open_rows
-    from dsgmcmc.posterior.lists.exposure import exposure_file
+    from dsgmcmc.posterior.lists.exposure_of_run import exposure_file
     from dsgmcmc.posterior.lists.ranking import PATTERN_RULES
     from dsgmcmc.posterior.lists.request import Request, lists
     from dsgmcmc.posterior.settings import RecommendSettings
@@ -193,8 +193,8 @@ def recommend(
         output_format(out)
     model = open_rows(run, settings.data)
     request = Request.of_files(model.run, settings, user or None, of_pairs=pairs)
-    is_estimated = settings.by in PATTERN_RULES and not exposure_file(model.run).exists()
-    if is_estimated and sys.stderr.isatty():
+    is_kept = exposure_file(model.run, settings.exposure).exists()
+    if settings.by in PATTERN_RULES and not is_kept and sys.stderr.isatty():
         say("estimating exposure; the run directory keeps the result", file=sys.stderr)
     blocks = lists(model, request, _say_warning)
     if out is not None:
@@ -307,9 +307,10 @@ def evaluate(
       dsgmcmc evaluate run --at 50 --all
       dsgmcmc evaluate run new.csv
     """
-    from dsgmcmc.diagnostics.ranking import MEASURES, USERS
+    from dsgmcmc.diagnostics.ranking import USERS
     from dsgmcmc.diagnostics.ranking import evaluate as compare_rankings
     from dsgmcmc.posterior.lists.liked import warn_of_few
+    from dsgmcmc.posterior.lists.measures import MEASURES
     from dsgmcmc.posterior.rated import read_rated
     from dsgmcmc.posterior.run import Run
     from dsgmcmc.posterior.settings import EvaluateSettings
@@ -322,7 +323,9 @@ def evaluate(
         return
     users = None if settings.everyone else USERS
     rated = read_rated(opened, settings.data)
-    scores = compare_rankings(opened, rated, settings.at, settings.liked, users=users)
+    scores = compare_rankings(
+        opened, rated, settings.at, settings.liked, users=users, exposure=settings.exposure
+    )
     for note in warn_of_few(opened, "likely", settings.liked):
         _say_warning(note)
     if as_json:

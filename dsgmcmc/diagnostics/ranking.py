@@ -1,18 +1,10 @@
 r"""Quality of rankings: how many of the items that users liked are recommended to them.
 
-An item is *liked* if its test rating reaches a threshold. To a user with n liked items, the k best
-of the items that this user did not rate in training are recommended. With h_r = 1 if the item at
-rank r is liked, otherwise 0,
-
-    precision = sum_r h_r / k,   recall = sum_r h_r / n,
-    reciprocal rank = 1 / min{r: h_r = 1}, or 0,
-    NDCG = sum_r h_r / log2(1 + r)  /  sum_{r <= min(n, k)} 1 / log2(1 + r)
-
-[Järvelin & Kekäläinen 2002]. These measures are averaged over users with a liked item, with normal
-95 % intervals. Two rankings are compared by the mean difference over users and its standard error.
+An item is *liked* if its test rating reaches a threshold. To a user with liked items, the k best of
+the items that this user did not rate in training are recommended. The measures of these lists
+(`dsgmcmc.posterior.lists.measures`) are averaged over users with a liked item, with normal 95 %
+intervals. Two rankings are compared by the mean difference over users and its standard error.
 Items that a user has not rated count as not liked, so the measures are useful only for comparisons.
-
-[Järvelin & Kekäläinen 2002] Cumulated gain-based evaluation of IR techniques, ACM TOIS 20(4).
 """
 
 from __future__ import annotations
@@ -26,17 +18,14 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.model.predictive.base import reaches
 from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.posterior.lists.liked import liked_from
+from dsgmcmc.posterior.lists.measures import Lists, evenly_spaced, measures
 from dsgmcmc.posterior.lists.ranking import Ranking, positions_in_lists, recommend
 from dsgmcmc.posterior.rated import Rated, read_rated
 from dsgmcmc.posterior.run import Run
-from dsgmcmc.posterior.settings import By
+from dsgmcmc.posterior.settings import By, ExposureKind
 from dsgmcmc.ratings.file import Ratings
 from dsgmcmc.settings import named
-from dsgmcmc.types import Float64, Int32, Int64
-
-Lists = Int32  # (users, k): rows of items, the best first, then -1
-
-MEASURES = ("ndcg", "precision", "recall", "reciprocal_rank")
+from dsgmcmc.types import Float64, Int32
 
 #: Rules of `recommend` that are compared, the default first: the ranking criterion, and z of a
 #: lower bound.
@@ -64,11 +53,12 @@ def evaluate(
     liked: float | None = None,
     *,
     users: int | None = USERS,
+    exposure: ExposureKind = "auto",
 ) -> dict[str, Any]:
     """Compare rankings on the test ratings: by the rules of `recommend`, and by popularity.
 
     The rule `exposure` is EASE^R (`dsgmcmc.posterior.lists.exposure`), which uses only which user
-    rated which item.
+    rated, or liked, which item.
 
     Parameters
     ----------
@@ -84,6 +74,8 @@ def evaluate(
         Every click counts as liked.
     users : int, optional
         Maximum number of users, evenly spaced among the users with a liked item; None for all.
+    exposure : {"auto", "rated", "liked"}, optional
+        From what the exposure is learnt, as in `recommend`.
 
     Returns
     -------
@@ -115,7 +107,9 @@ def evaluate(
     sampled = evenly_spaced(eligible, users)
     measured = {
         name: measures(sampled, lists, liked_users, liked_items)
-        for name, lists in _lists(run, sampled, rated, at=at, liked=liked).items()
+        for name, lists in _lists(
+            run, sampled, rated, at=at, liked=liked, exposure=exposure
+        ).items()
     }
     default_ndcg = measured[next(iter(RULES))]["ndcg"]
     rules = []
@@ -133,21 +127,17 @@ def evaluate(
     }
 
 
-def evenly_spaced(users: Int32, limit: int | None) -> Int32:
-    """Return at most `limit` of the users, evenly spaced, or all users if `limit` is None."""
-    if limit is None or len(users) <= limit:
-        return users
-    return users[np.linspace(0, len(users) - 1, limit).astype(np.int64)]
-
-
-def _lists(run: Run, users: Int32, rated: Rated, *, at: int, liked: float) -> dict[str, Lists]:
+def _lists(
+    run: Run, users: Int32, rated: Rated, *, at: int, liked: float, exposure: ExposureKind
+) -> dict[str, Lists]:
     """Return the lists by every rule, and by popularity."""
     lists = {}
     for name, (by, z) in RULES.items():
         at_least = None
         if by == "likely" and run.config.law.can_be_evaluated:  # clicks have no such probability
             at_least = liked
-        lists[name] = recommended(run, users, Ranking(top=at, by=by, z=z, at_least=at_least), rated)
+        ranking = Ranking(top=at, by=by, z=z, at_least=at_least, exposure=exposure)
+        lists[name] = recommended(run, users, ranking, rated)
     lists["most popular"] = popular(run, users, rated, at)
     return lists
 
@@ -182,45 +172,6 @@ def click_scores(run: Run, ratings: Ratings) -> dict[str, Any] | None:
         of_popularity = measures(users, by_popularity[:, :k], test_users, test_items)[measure]
         scores[f"{measure}@{k}"] = {**average(of_mean), "popular": average(of_popularity)["mean"]}
     return scores
-
-
-def measures(
-    users: Int32, items: Lists, liked_users: Int32, liked_items: Int32
-) -> dict[str, Float64]:
-    """Measure the list of every user.
-
-    Parameters
-    ----------
-    users : (n,) int32
-        In ascending order; every user has a liked item.
-    items : (n, k) int32
-        Lists of the users, filled up with -1.
-    liked_users, liked_items : (m,) int32
-        Pairs of a user and a liked item; pairs of other users are ignored.
-
-    Returns
-    -------
-    dict of str to (n,) float64
-        Values by user, by the names in `MEASURES`.
-    """
-    selected = np.isin(liked_users, users)
-    liked_users = liked_users[selected]
-    liked_items = liked_items[selected]
-    width = int(max(items.max(), liked_items.max())) + 2
-    codes = (users[:, None].astype(np.int64) * width) + items
-    hits = np.isin(codes, liked_users.astype(np.int64) * width + liked_items) & (items >= 0)
-    n_liked: Int64 = np.bincount(np.searchsorted(users, liked_users), minlength=len(users))
-    k = items.shape[1]
-    discount = 1 / np.log2(np.arange(2, k + 2))
-    reciprocal_rank = np.where(hits.any(axis=1), 1 / (1 + hits.argmax(axis=1)), 0.0)
-    ideal = np.cumsum(discount)[np.minimum(n_liked, k) - 1]
-    found = hits.sum(axis=1)
-    return {
-        "ndcg": hits @ discount / ideal,
-        "precision": found / k,
-        "recall": found / n_liked,
-        "reciprocal_rank": reciprocal_rank,
-    }
 
 
 def average(values: Float64) -> dict[str, float]:

@@ -19,6 +19,8 @@ By = Literal["likely", "exposure", "mean", "ucb", "lcb", "thompson", "sd"]
 Unknown = Literal["refuse", "prior"]
 #: Probability of intervals unless users say another one.
 INTERVAL = 0.9
+#: From which ratings the exposure of users to items is learnt.
+ExposureKind = Literal["auto", "rated", "liked"]
 
 
 def _clip(default: bool) -> Any:
@@ -29,6 +31,14 @@ def _clip(default: bool) -> Any:
 
 def _data(text: str = "Ratings file of the run.") -> Any:
     return setting(text, None, metavar="DATA.h5", shown="the path given to sample")
+
+
+def _exposure() -> Any:
+    return setting(
+        "Learn the exposure from what users rated, or from what they rated and liked; auto: by"
+        " held-out lists.",
+        "auto",
+    )
 
 
 def _unknown() -> Any:
@@ -152,6 +162,7 @@ class RankingOptions(Checked):
         None,
         metavar="RATING",
     )
+    exposure: ExposureKind = _exposure()
     clip: bool = _clip(True)
     include_rated: bool = setting("Also recommend items that the user has rated.", False)
     seed: int | None = setting("Seed for Thompson sampling.", None, shown="random", ge=0)
@@ -197,6 +208,7 @@ class EvaluateSettings(Checked):
     liked: float | None = setting(
         "Lowest test rating that counts as liked.", None, shown="as in recommend"
     )
+    exposure: ExposureKind = _exposure()
     everyone: bool = setting("Rank for all users, not only for 1,000 of them.", False, flag="all")
     data: Path | None = _data()
     unknown: Unknown = _unknown()
@@ -213,7 +225,7 @@ class EvaluateSettings(Checked):
         unused = ["unknown", "columns", "missing"]
         advice = "rankings are compared on the test ratings: give RATINGS, or leave out"
         if of_file:
-            unused = ["at", "liked", "everyone"]
+            unused = ["at", "liked", "exposure", "everyone"]
             advice = "RATINGS are compared with predictions, not with rankings: leave out"
         for name in unused:
             field = type(self).model_fields[name]

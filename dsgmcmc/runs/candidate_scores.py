@@ -23,8 +23,10 @@ from dsgmcmc.model.likelihoods.ordinal.ordinal import recognised_levels
 from dsgmcmc.model.predictive.base import SMALLEST
 from dsgmcmc.posterior.draws import ENTITIES
 from dsgmcmc.posterior.heldout import predict_test
-from dsgmcmc.posterior.lists.exposure import Exposure, keep_exposure
+from dsgmcmc.posterior.lists.exposure import Exposure
+from dsgmcmc.posterior.lists.exposure_of_run import keep_exposure
 from dsgmcmc.posterior.lists.liked import liked_from
+from dsgmcmc.posterior.lists.measures import evenly_spaced, measures
 from dsgmcmc.posterior.lists.ranking import Ranking
 from dsgmcmc.posterior.rated import Rated
 from dsgmcmc.posterior.run import Run
@@ -166,7 +168,7 @@ def scores_of(run: Run, metric: Metric) -> CandidateScores:
 def ranking_scores(run: Run, rated: Rated, max_users: int = ranking.MAX_USERS) -> CandidateScores:
     """Return the NDCG@10 of at most `max_users` users who like a held-out item, evenly spaced.
 
-    Items are ranked by the default rule, ``likely``, with the exposure estimated from `rated`.
+    Items are ranked by the default rule, ``likely``, with the exposure to rated items.
     """
     keep_exposure(run, Exposure.of_ratings(rated, run.counts("item") / len(run.users)))
     is_liked = predict_test(run).least >= liked_from(run)
@@ -177,10 +179,10 @@ def ranking_scores(run: Run, rated: Rated, max_users: int = ranking.MAX_USERS) -
         raise InputError(
             "no user likes a held-out item, so rankings cannot be compared: choose another metric"
         )
-    users = ranking.evenly_spaced(np.unique(users_who_like), max_users)
+    users = evenly_spaced(np.unique(users_who_like), max_users)
     lists = ranking.recommended(run, users, Ranking(top=LIST_LENGTH), rated)
-    measures = ranking.measures(users, lists, users_who_like, liked_items)
-    return CandidateScores(measures["ndcg"], users)
+    of_lists = measures(users, lists, users_who_like, liked_items)
+    return CandidateScores(of_lists["ndcg"], users)
 
 
 # ---------------------------------------------------------------------- choosing

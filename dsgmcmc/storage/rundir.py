@@ -207,9 +207,9 @@ class RunDirectory:
         #: Called if a line of a log cannot be written; if None, the error is raised.
         self.on_log_error: Callable[[OSError], None] | None = None
 
-    def exposure_file(self, data_hash: str) -> Path:
-        """File with the exposure of users to items in the ratings with hash `data_hash`."""
-        return self.path / f"exposure-{data_hash[:16]}.npy"
+    def exposure_file(self, data_hash: str, ending: str) -> Path:
+        """File about the exposure of users to items in the ratings with hash `data_hash`."""
+        return self.path / f"exposure-{data_hash[:16]}{ending}"
 
     def series(self, name: str, chain: int) -> Path:
         """Directory of a chain's snapshots in a series, one of `SERIES`."""
@@ -244,7 +244,7 @@ class RunDirectory:
             self.cut(chain, -1)
         for folder in (INDEX, *SERIES):
             remove_folder(self.path / folder)
-        for file in (self.summary_file, *self._metrics_files(), *self.path.glob("exposure-*.npy")):
+        for file in (self.summary_file, *self._metrics_files(), *self.path.glob("exposure-*")):
             file.unlink(missing_ok=True)
 
     def reached(self, chains: int) -> list[int]:

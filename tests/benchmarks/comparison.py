@@ -38,9 +38,9 @@ from tools import FOLLOWED, LIKED, TOP, read
 from dsgmcmc import open_run
 from dsgmcmc.diagnostics.convergence import diagnose
 from dsgmcmc.diagnostics.mixing import ess_bulk
-from dsgmcmc.diagnostics.ranking import measures
 from dsgmcmc.diagnostics.scores import rmse
 from dsgmcmc.posterior.heldout import predict_test
+from dsgmcmc.posterior.lists.measures import measures
 from dsgmcmc.storage.rundir import RunDirectory
 
 _SCIPY = "scipy==1.17.1"

@@ -96,6 +96,7 @@ PARTS = {
         "tests/benchmarks/comparison.py DATASETS half-stars --out ../comparison"
     ],
     "comparison-books": ["tests/benchmarks/comparison.py DATASETS books --out ../comparison"],
+    "lists": ["tests/benchmarks/lists.py DATASETS --out ../lists"],
     "liked": ["tests/benchmarks/liked.py DATASETS"],
     "readme": ["tests/benchmarks/readme.py DATASETS/ml-100k/u.data"],
     "robust": [

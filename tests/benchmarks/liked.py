@@ -19,10 +19,11 @@ import numpy as np
 from bench import arguments, movielens, quietly, say, say_head
 from shapes import amounts, half_stars, large_counts
 
-from dsgmcmc.diagnostics.ranking import evenly_spaced, measures, recommended
+from dsgmcmc.diagnostics.ranking import recommended
 from dsgmcmc.model.likelihoods.limits import top_of
 from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.posterior.lists.liked import liked_from
+from dsgmcmc.posterior.lists.measures import evenly_spaced, measures
 from dsgmcmc.posterior.lists.ranking import Ranking
 from dsgmcmc.posterior.rated import read_rated
 from dsgmcmc.posterior.run import Run

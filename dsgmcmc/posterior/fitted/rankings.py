@@ -11,7 +11,7 @@ from dsgmcmc.posterior.index import Vocabulary
 from dsgmcmc.posterior.lists.ranking import Ranking
 from dsgmcmc.posterior.lists.request import Request, joined, lists
 from dsgmcmc.posterior.lists.similar import similar
-from dsgmcmc.posterior.settings import By
+from dsgmcmc.posterior.settings import By, ExposureKind
 from dsgmcmc.types import Array
 
 Names = str | int | Sequence[Any] | Array
@@ -30,6 +30,7 @@ class Rankings(FittedState):
         z: float = 1.0,
         seed: int | None = None,
         at_least: float | None = None,
+        exposure: ExposureKind = "auto",
         include_rated: bool = False,
         candidates: Names | None = None,
         exclude: Names | None = None,
@@ -54,6 +55,10 @@ class Rankings(FittedState):
             With ``likely``, the lowest rating that counts as liked, by default
             `dsgmcmc.posterior.lists.liked.liked_from`; with ``mean`` and ``thompson``, rank by the
             probability of a rating of at least this value; other rules do not allow it.
+        exposure : {"auto", "rated", "liked"}
+            Whether exposure is learnt from what users rated, or from what they rated and liked;
+            ``auto`` chooses by lists of held-out training ratings
+            (`dsgmcmc.posterior.lists.exposure_choice`).
         include_rated : bool
             Whether to recommend also items that the users rated, in training or when they were
             folded in.
@@ -79,6 +84,7 @@ class Rankings(FittedState):
             seed=seed,
             clip=self.clip,
             at_least=at_least,
+            exposure=exposure,
             include_rated=include_rated,
         )
         run = self._fitted()

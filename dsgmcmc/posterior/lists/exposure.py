@@ -1,19 +1,30 @@
-r"""Exposure: which items a user will rate, estimated from who rated what, without the values.
+r"""Exposure: which items a user will rate, or rate and like, estimated from who rated what.
 
-Let B be the pattern of the training ratings (users x items, 1 for a rating and 0 otherwise). Every
-column of B is regressed on all other columns, with a ridge penalty lambda. These regressions,
-EASE^R [Steck 2019], have a closed form:
+Let B be the pattern of the training ratings (users x items, 1 for a rating and 0 otherwise), or of
+those that are liked. Every column of B is regressed on all other columns, with a ridge penalty
+lambda. These regressions, EASE^R [Steck 2019], have a closed form:
 
     P = (B^T B + lambda I)^-1,    W_jk = -P_jk / P_kk for j != k,    W_jj = 0,    score_i = b_i W
 
-where b_i is row i of B. At most `MAX_ITEMS` items, those with the most ratings, take part. The
-exposure grows faster than the score (docs/evidence/dropped.md):
+where b_i is row i of B. At most `MAX_ITEMS` items, those with the most ratings, take part.
+With s_j the share of users who rated j,
 
-    e_ij = max(score_ij, FLOOR times the share of users who rated j)^POWER
+    rated:  e_ij = max(score_ij, FLOOR s_j)^POWER c_j
+    liked:  e_ij = max(score_ij, FLOOR s_j) c_j
 
-It orders items, and is a point estimate; the posterior of ratings does not depend on it.
-``RUN/exposure-HASH.npy`` has W in float32, for the ratings with this hash, and the SHA-256 of its
-rows (`dsgmcmc.storage.checked_rows`). It may be deleted.
+since the exposure to rated items grows faster than the score (docs/evidence/dropped.md).
+c_j says how the popularity of j has changed. If the split is by time, and item j has n_j of the N
+ratings, and r_j of the R in the latest `RECENT` hundredths,
+
+    c_j = (r_j + a R / N) / ((n_j + a) R / N),    a = PRIOR_RATINGS,
+
+the posterior mean of the rate of ratings of j now, over that of the whole time, under a gamma prior
+with mean 1. Otherwise c_j = 1. `dsgmcmc.posterior.lists.exposure_choice` chooses between the two.
+
+Exposure orders items, and is a point estimate; the posterior of ratings does not depend on it.
+`dsgmcmc.posterior.lists.exposure_of_run` keeps it in files, with the SHA-256 of their rows
+(`dsgmcmc.storage.checked_rows`): W in float32, and a last row of c_j, which files of earlier
+versions lack.
 
 [Steck 2019] Embarrassingly shallow autoencoders for sparse data, WWW.
 """
@@ -28,10 +39,9 @@ from pathlib import Path
 
 import numpy as np
 
-from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.row_sums import sum_rows
-from dsgmcmc.posterior.rated import Rated, read_rated
-from dsgmcmc.posterior.run import Run
+from dsgmcmc.posterior.rated import Rated
+from dsgmcmc.ratings.file import Ratings
 from dsgmcmc.storage.checked_rows import CheckedRows, write_rows
 from dsgmcmc.types import Float32, Float64, Int32, Int64
 
@@ -43,6 +53,10 @@ PENALTY = 500.0
 #: to popular items.
 FLOOR = 0.01
 POWER = 1.5
+#: Latest hundredths of the training ratings that show how popular items are now.
+RECENT = 10
+#: a: ratings of an item after which its own change counts as much as that of all items.
+PRIOR_RATINGS = 30.0
 
 
 @dataclass(frozen=True)
@@ -55,47 +69,78 @@ class Exposure:
         Share of the users who rated each item.
     weights : (k, k) float32
         W of the k items with the largest shares, in ascending order of the items.
+    liked : float, optional
+        Lowest rating that is liked, if the exposure is to items that users rate and like.
+    changes : (k,) float32, or 1.0
+        c of the k items.
     file : CheckedRows, optional
         W in a file, whose rows are checked before they are used.
     """
 
     shares: Float64
     weights: Float32
+    liked: float | None = None
+    changes: Float32 | float = 1.0
     file: CheckedRows | None = None
 
     @classmethod
-    def of_ratings(cls, rated: Rated, shares: Float64) -> Exposure:
-        """Estimate the exposure from the training ratings of all users."""
-        pattern = rated.pattern[:, _regressed(shares)]
+    def of_ratings(
+        cls,
+        rated: Rated,
+        shares: Float64,
+        liked: float | None = None,
+        *,
+        changes: Float64 | None = None,
+        most: int | None = None,
+    ) -> Exposure:
+        """Estimate the exposure from the training ratings of all users.
+
+        `changes` has c of all items, and `most` is the number of items that take part, by default
+        `MAX_ITEMS`.
+        """
+        if most is None:
+            most = MAX_ITEMS
+        chosen = _regressed(shares, most)
+        pattern = rated.reaching(liked)[:, chosen]
         inverse = np.linalg.inv(
             (pattern.T @ pattern).toarray() + PENALTY * np.eye(pattern.shape[1])
         )
         weights = inverse / -np.diag(inverse)
         np.fill_diagonal(weights, 0.0)
-        return cls(shares, weights.astype(np.float32))
+        if changes is None:
+            changes = np.ones(len(shares))
+        of_chosen = changes[chosen].astype(np.float32)
+        return cls(shares, weights.astype(np.float32), liked, of_chosen)
 
     @classmethod
-    def read(cls, path: Path, shares: Float64) -> Exposure | None:
-        """Open a file written by `write`.
+    def read(cls, path: Path, shares: Float64, liked: float | None = None) -> Exposure | None:
+        """Open a file written by `write`, of the exposure to rated items, or to liked ones.
 
         None if it is missing, its hashes are damaged, or it does not fit the number of items.
         """
-        n = len(_regressed(shares))
+        n = len(_regressed(shares, MAX_ITEMS))
         with suppress(OSError, ValueError):
             file = CheckedRows(path)
-            if file.matrix.shape == (n, n) and file.matrix.dtype == np.float32:
-                return cls(shares, file.matrix, file)
+            if file.matrix.dtype != np.float32:
+                return None
+            if file.matrix.shape == (n, n):  # of an earlier version
+                return cls(shares, file.matrix, liked, file=file)
+            if file.matrix.shape == (n + 1, n):
+                file.check(np.array([n]))
+                return cls(shares, file.matrix[:n], liked, file.matrix[n], file)
         return None
 
     def write(self, path: Path) -> None:
         """Write the exposure to a file atomically, and ignore errors: W can be computed again."""
+        changes = np.broadcast_to(np.float32(self.changes), len(self.weights))
         with suppress(OSError):
-            write_rows(path, self.weights)
+            write_rows(path, np.vstack([self.weights, changes]))
 
     def scores(self, rated: Sequence[Int32]) -> Float32:
-        """Return exposures, (users, items) float32; `rated` has the items that each user rated.
+        """Return exposures, (users, items) float32.
 
-        Raises InputError if rows of the file are damaged.
+        `rated` has the items that each user rated, or, if `liked` is given, rated that high. Raises
+        InputError if rows of the file are damaged.
         """
         positions = [self._position_of[items] for items in rated]
         rows = np.concatenate(positions)
@@ -108,12 +153,15 @@ class Exposure:
         np.maximum(sums, least[self._regressed], out=sums)
         exposure = np.tile(least, (len(rated), 1))
         exposure[:, self._regressed] = sums
-        return np.power(exposure, POWER, dtype=np.float32)
+        if self.liked is None:
+            exposure = np.power(exposure, POWER, dtype=np.float32)
+        exposure[:, self._regressed] *= self.changes
+        return exposure
 
     @cached_property
     def _regressed(self) -> Int32:
         """Items that take part in the regressions, ascending."""
-        return _regressed(self.shares)
+        return _regressed(self.shares, len(self.weights))
 
     @cached_property
     def _position_of(self) -> Int64:
@@ -123,65 +171,26 @@ class Exposure:
         return positions
 
 
-def _regressed(shares: Float64) -> Int32:
+def _regressed(shares: Float64, most: int) -> Int32:
     """Return the items with the most ratings, which take part in the regressions, ascending."""
-    return np.sort(np.argsort(-shares, kind="stable")[:MAX_ITEMS]).astype(np.int32)
+    return np.sort(np.argsort(-shares, kind="stable")[:most]).astype(np.int32)
 
 
-# ---------------------------------------------------------------------- of runs
-
-
-def exposure_file(run: Run) -> Path:
-    """Return the file of a run's exposure; the first ranking writes it."""
-    return run.directory.exposure_file(str(run.facts["data_hash"]))
-
-
-def exposure_of(run: Run) -> Exposure:
-    """Return the exposure of users to items, opened in `exposure_file`; a run keeps it.
-
-    If there is no such file, it is estimated from the ratings and written there.
-
-    Raises
-    ------
-    InputError
-        As for `Run.open_ratings`, if the file is missing.
-    """
-    if Exposure not in run.kept:
-        found = Exposure.read(exposure_file(run), _shares(run))
-        keep_exposure(run, found or _estimate(run))
-    exposure: Exposure = run.kept[Exposure]
-    return exposure
-
-
-def keep_exposure(run: Run, exposure: Exposure) -> None:
-    """Let a run rank by this exposure, whatever its file has."""
-    run.kept[Exposure] = exposure
-
-
-def exposures(run: Run, rated: Sequence[Int32]) -> Float32:
-    """Return exposures, (users, items); `rated` has the items that each user rated.
-
-    A damaged file is replaced. Raises InputError as `exposure_of`.
-    """
-    exposure = exposure_of(run)
-    try:
-        return exposure.scores(rated)
-    except InputError:
-        if exposure.file is None:
-            raise
-        keep_exposure(run, _estimate(run))
-        return exposure_of(run).scores(rated)
-
-
-def _estimate(run: Run) -> Exposure:
-    """Estimate the exposure from the ratings, and write it to its file."""
-    exposure = Exposure.of_ratings(read_rated(run), _shares(run))
-    exposure.write(exposure_file(run))
-    return exposure
-
-
-def _shares(run: Run) -> Float64:
-    """Share of the users who rated each item in training, (items,)."""
-    if run.facts.get("replicates"):
-        return np.asarray(read_rated(run).pattern.getnnz(axis=0) / len(run.users))
-    return run.counts("item") / len(run.users)
+def recent_changes(ratings: Ratings) -> Float64 | None:
+    """Return c of all items, (items,), from an open ratings file; None without a split by time."""
+    if not ratings.temporal:
+        return None
+    slab = ratings.slab("train", 0, ratings.n_rows)
+    items: Int32 | Int64 = slab.indices
+    n_items = ratings.n_cols
+    if ratings.orientation.transposed:
+        items = slab.rows
+        n_items = ratings.n_rows
+    is_recent = ratings.ages(0, ratings.n_rows) < RECENT
+    n_rated = np.bincount(items, minlength=n_items)
+    n_recent = np.bincount(items[is_recent], minlength=n_items)
+    share = np.count_nonzero(is_recent) / len(items)
+    if not share:
+        return None
+    changes: Float64 = (n_recent + PRIOR_RATINGS * share) / ((n_rated + PRIOR_RATINGS) * share)
+    return changes

@@ -24,7 +24,7 @@ Biometrika 25.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -36,7 +36,7 @@ from dsgmcmc.model.predictive.base import TINY, Predictive
 from dsgmcmc.posterior.cells.fitted_rows import FittedRows, UsersByRow
 from dsgmcmc.posterior.cells.predict import Predictor
 from dsgmcmc.posterior.index import unknown_names
-from dsgmcmc.posterior.lists.exposure import exposures
+from dsgmcmc.posterior.lists.exposure_of_run import exposure_of, exposures
 from dsgmcmc.posterior.lists.liked import liked_from
 from dsgmcmc.posterior.lists.screen import Bounds, Screen
 from dsgmcmc.posterior.rated import Rated
@@ -281,8 +281,7 @@ def recommend(
     step = max(1, _BLOCK_SCORES // len(run.items))
     for start in range(0, max(len(users), 1), step):  # without users, one empty block
         block = users[start : start + step]
-        rated_items = [_rated_by(user, len(run.users), rated, newcomers) for user in block.tolist()]
-        added = _log_exposures(run, ranking, rated_items)
+        added = _log_exposures(run, ranking, block, History(len(run.users), rated, newcomers))
         if scorer is None:
             positions, items, values = _best(added, ranking.top)
         elif _can_be_screened(scorer, block):
@@ -295,19 +294,39 @@ def recommend(
         yield RankedItems(block[positions], items, values.astype(np.float32))
 
 
-def _log_exposures(run: Run, ranking: Ranking, rated: Sequence[Int32]) -> Array:
+class History(NamedTuple):
+    """Ratings of known users, whose number is `n_known`, and of users that were folded in."""
+
+    n_known: int
+    rated: Rated | None
+    newcomers: FoldIn | None
+
+    def of_users(self, users: Int32, bound: float | None = None) -> list[Int32]:
+        """Return the rows of the items that each user rated (with a bound: at least that high)."""
+        return [self._of_user(user, bound) for user in users.tolist()]
+
+    def _of_user(self, user: int, bound: float | None) -> Int32:
+        if user >= self.n_known and self.newcomers is not None:
+            return self.newcomers.rated(user - self.n_known, bound)
+        if user < self.n_known and self.rated is not None:
+            return self.rated.items_of(user, bound)
+        return np.zeros(0, np.int32)
+
+
+def _log_exposures(run: Run, ranking: Ranking, users: Int32, history: History) -> Array:
     """Return what rules add to the scores of all items, (users, items).
 
     That is the logarithm of the exposure, if the rule uses it, and minus infinity for items that
-    are not recommended. `rated` has the items that each user rated.
+    are not recommended.
     """
     if ranking.by in PATTERN_RULES:
-        exposure = exposures(run, rated)
+        liked = exposure_of(run, ranking.exposure).liked
+        exposure = exposures(run, ranking.exposure, history.of_users(users, liked))
         added: Array = np.log(np.maximum(exposure, TINY, dtype=np.float64))
     else:
-        added = np.zeros((len(rated), len(run.items)), np.float32)
+        added = np.zeros((len(users), len(run.items)), np.float32)
     if not ranking.include_rated:
-        for row, items in zip(added, rated, strict=True):
+        for row, items in zip(added, history.of_users(users), strict=True):
             row[items] = -np.inf
     if ranking.among is not None:
         added[:, ~ranking.among] = -np.inf
@@ -401,15 +420,6 @@ def _rounded(values: Float64) -> Float64:
     """Round finite numbers to 40 binary digits."""
     shifted = values * (2.0**13 + 1)
     return shifted - (shifted - values)
-
-
-def _rated_by(user: int, known: int, rated: Rated | None, newcomers: FoldIn | None) -> Int32:
-    """Return the rows of the items that a user rated; `known` is the number of users in the run."""
-    if user >= known and newcomers is not None:
-        return newcomers.rated(user - known)
-    if user < known and rated is not None:
-        return rated.items_of(user)
-    return np.zeros(0, np.int32)
 
 
 def _best(scores: Float64, top: int) -> tuple[Array, Int32, Float64]:

@@ -36,6 +36,7 @@ from dsgmcmc.model.blocks import ROUNDING_VARIANCE
 from dsgmcmc.model.likelihoods import Law
 from dsgmcmc.model.likelihoods.limits import resolution_from
 from dsgmcmc.model.parts import PARTS
+from dsgmcmc.model.predictive.base import reaches
 from dsgmcmc.model.rounding import truncated_gamma
 from dsgmcmc.posterior.draws import OTHER, Draw, RowsAtDraw
 from dsgmcmc.posterior.index import SIDE_OF, Vocabulary, unknown_names
@@ -350,7 +351,8 @@ class FoldIn:
         else:
             refuse_items_with_absent_levels(run, run.items.index_of(names.ids))
         order = np.argsort(ratings.rows, kind="stable")
-        values = law.transform.scaled(ratings.values[order].astype(np.float64))
+        self._ratings = ratings.values[order]
+        values = law.transform.scaled(self._ratings.astype(np.float64))
         self._values = law.codes(values, run.levels)
         self._others = ratings.others[order]
         self._weights = ratings.weights[order]
@@ -366,9 +368,16 @@ class FoldIn:
         width = run.config.rank + run.config.biases
         self._keeps_covariances = 8 * len(names) * len(run.draws) * width**2 <= KEPT_BYTES
 
-    def rated(self, row: int) -> Int32:
-        """Return the rows of the items (or users) that a new row rated, given by its position."""
-        return self._others[self._ends[row] : self._ends[row + 1]]
+    def rated(self, row: int, bound: float | None = None) -> Int32:
+        """Return the rows of the items (or users) that a new row, by its position, rated.
+
+        With a bound, only those that it rated at least that high.
+        """
+        of_row = slice(self._ends[row], self._ends[row + 1])
+        others = self._others[of_row]
+        if bound is None:
+            return others
+        return others[reaches(self._ratings[of_row], bound)]
 
     def rows(self, position: int, chosen: Array) -> RowsAtDraw:
         """Return the distributions of new rows at a saved draw; every row has a covariance.

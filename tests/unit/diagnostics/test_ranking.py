@@ -11,11 +11,12 @@ from runs import SETTINGS, make_run
 from support import sample, write_cells
 
 from dsgmcmc import BPMF
-from dsgmcmc.diagnostics.ranking import MEASURES, RULES, average, evaluate, measures, recommended
+from dsgmcmc.diagnostics.ranking import RULES, average, evaluate, recommended
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.cells.predict import Predictor
 from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.posterior.lists.liked import liked_from
+from dsgmcmc.posterior.lists.measures import MEASURES, measures
 from dsgmcmc.posterior.lists.ranking import Ranking, recommend
 from dsgmcmc.posterior.rated import read_rated
 from dsgmcmc.posterior.run import Run

@@ -10,7 +10,7 @@ from scipy import stats
 from dsgmcmc.posterior.cells.predict import Predictor
 from dsgmcmc.posterior.draws import ENTITIES, OTHER
 from dsgmcmc.posterior.index import Vocabulary
-from dsgmcmc.posterior.lists.exposure import exposures
+from dsgmcmc.posterior.lists.exposure_of_run import exposure_of, exposures
 from dsgmcmc.posterior.lists.ranking import Ranking, Scorer, _can_be_screened, recommend
 from dsgmcmc.posterior.rows.added import FoldIn, RatingsOfRows, fold_in, training_ratings
 from dsgmcmc.posterior.rows.new_ratings import NewRatings
@@ -129,7 +129,8 @@ def test_new_users_get_the_best_of_all_items(tmp_path):
     scorer = Scorer(run, ranking, folded)
     assert _can_be_screened(scorer, users)
     rated = [folded.rated(row) for row in range(2)]
-    scores = scorer.scores(users, 0) + np.log(exposures(run, rated))
+    history = [folded.rated(row, exposure_of(run).liked) for row in range(2)]
+    scores = scorer.scores(users, 0) + np.log(exposures(run, "auto", history))
     for row, items in zip(scores, rated, strict=True):
         row[items] = -np.inf
     best = np.argsort(-scores, axis=1, kind="stable")[:, :4]

@@ -13,7 +13,7 @@ from dsgmcmc.posterior.cells.predict import Predictor
 from dsgmcmc.posterior.cells.predictors import Predictors
 from dsgmcmc.posterior.draws import OTHER
 from dsgmcmc.posterior.index import Vocabulary, item_titles
-from dsgmcmc.posterior.lists.exposure import exposure_of
+from dsgmcmc.posterior.lists.exposure_of_run import exposure_of
 from dsgmcmc.posterior.lists.ranking import (
     Ranking,
     _best,
@@ -115,7 +115,8 @@ def test_likely_is_exposure_times_the_probability_to_like(finished):
     theirs = rated_by(finished, run)
     n = len(run.items)
     for user in (0, 5):
-        exposure = exposure_of(run).scores([np.int32(sorted(theirs[user]))])[0]
+        of_run = exposure_of(run)
+        exposure = of_run.scores([rated.items_of(user, of_run.liked)])[0]
         ((_, items, score),) = recommend(run, np.int32([user]), Ranking(top=n, at_least=4.0), rated)
         ((_, again, liked),) = recommend(
             run, np.int32([user]), Ranking(top=n, by="mean", at_least=4.0), rated

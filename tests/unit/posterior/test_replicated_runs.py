@@ -9,7 +9,7 @@ from measurements import write_measured
 from dsgmcmc.config.run import build
 from dsgmcmc.errors import InputError
 from dsgmcmc.parallel.alone import Alone
-from dsgmcmc.posterior.lists.exposure import exposure_of
+from dsgmcmc.posterior.lists.exposure_of_run import exposure_of
 from dsgmcmc.posterior.matrix.known import KnownCells
 from dsgmcmc.posterior.rated import read_rated
 from dsgmcmc.posterior.rows.added import fold_in

@@ -11,7 +11,7 @@ from scipy.stats import t as student
 
 from dsgmcmc.posterior.draws import Draw
 from dsgmcmc.posterior.lists import screen
-from dsgmcmc.posterior.lists.exposure import exposure_of
+from dsgmcmc.posterior.lists.exposure_of_run import exposure_of
 from dsgmcmc.posterior.lists.ranking import Ranking, Scorer, recommend
 from dsgmcmc.posterior.rated import read_rated
 from dsgmcmc.posterior.run import Run
@@ -168,9 +168,9 @@ def test_lists_are_those_of_plain_scores(
     rated = read_rated(run)
     everyone = np.arange(len(run.users), dtype=np.int32)
     if ranking.by == "likely":
-        expected += np.log(
-            exposure_of(run).scores([rated.items_of(user) for user in everyone.tolist()])
-        )
+        exposure = exposure_of(run)
+        histories = [rated.items_of(user, exposure.liked) for user in everyone.tolist()]
+        expected += np.log(exposure.scores(histories))
     ((users, items, scores),) = recommend(run, everyone, ranking, rated)
     for user in everyone.tolist():
         of_user = expected[user].copy()
