@@ -347,7 +347,7 @@ def _wide_table(X: Any, form: InputForm) -> RatingsTable:
         about=describe_matrix(matrix.labels, matrix.named_by),
         unrated=unrated,
         are_rows_numbered=matrix.names is None,
-        odd=find_odd_columns(values, matrix.labels, form.ignored),
+        odd=find_odd_columns(values, matrix.labels),
     )
 
 

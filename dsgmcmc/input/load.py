@@ -103,7 +103,7 @@ class RatingsTable(NamedTuple):
     unrated: Mapping[str, list[str]] = MappingProxyType({})
     labels: Mapping[str, str] = MappingProxyType({})
     reading: Reading | None = None
-    odd: OddColumns = OddColumns([])
+    odd: OddColumns = OddColumns()
     are_rows_numbered: bool = False
 
     @property
@@ -302,7 +302,7 @@ class LoadedTable(NamedTuple):
     unit: str = ""
     unread: UnreadTimes | None = None
     dates: str = ""
-    odd: OddColumns = OddColumns([])
+    odd: OddColumns = OddColumns()
     weightless: int = 0
 
 

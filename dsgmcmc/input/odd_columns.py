@@ -1,4 +1,4 @@
-"""Names columns of a matrix that may be no items: numbers of rows, sums, flags, other magnitudes.
+"""Refuses columns of a matrix that may be no items: row numbers, sums, flags, other magnitudes.
 
 A model would fill holes from them as from any item, and worse.
 """
@@ -6,11 +6,14 @@ A model would fill holes from them as from any item, and worse.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from dsgmcmc.errors import InputError
 from dsgmcmc.settings import named
 from dsgmcmc.tables.usual import shortened
 from dsgmcmc.types import Float64, Mask
@@ -23,6 +26,7 @@ _LEAST = 4  # columns from which one is compared with the others
 _FAR = 5.0  # ratio of the size of a column to the usual size
 _AMOUNTS = 0.5  # sd of the logarithms of amounts in a column
 _UNITS = 30.0  # ratio of the sds of columns in different units
+_SHOWN = 3  # columns with one value that are named
 _FLAG = re.compile(r"[ _.-]?(flag|flags|qc|qf|quality)")
 
 
@@ -31,60 +35,77 @@ class OddColumns(NamedTuple):
 
     Attributes
     ----------
-    sentences : list of str
-        What is odd, for users.
+    reasons : dict of str to str
+        What is odd about columns, by label.
+    have_units : bool
+        Whether columns differ as those of different units do.
+    constant : list of str
+        Columns with one value alone, which do no harm.
     explains_codes : bool
         Whether a column has another magnitude than the others, one value, or flags, so that values
         that stand apart are no codes for "not rated".
     """
 
-    sentences: list[str]
+    reasons: Mapping[str, str] = MappingProxyType({})
+    have_units: bool = False
+    constant: Sequence[str] = ()
     explains_codes: bool = False
 
+    @property
+    def doubts(self) -> list[str]:
+        """Sentences on columns that do no harm."""
+        return [
+            f"column {label} has one value alone: if it is no item, {named('ignore')} {label}"
+            " leaves it out"
+            for label in self.constant[:_SHOWN]
+        ]
 
-def find_odd_columns(
-    values: Float64, labels: Sequence[object], ignored: Sequence[str] = ()
-) -> OddColumns:
-    """Find columns of a matrix (n, J) that may be no items; NaN where a cell is not rated.
+    def refuse(self, path: Path) -> None:
+        """Raise InputError, with the options for both readings, if columns may do harm."""
+        everything = f"{named('ignore')} {NOTHING}"
+        if self.reasons:
+            found = [f"column {label} {reason}" for label, reason in self.reasons.items()]
+            raise InputError(
+                f"{path}: {'; '.join(found)}: leave out what is no item by {named('ignore')}"
+                f" {','.join(self.reasons)}; scale a column in another unit first; if all columns"
+                f" are items in one unit, {everything} says so"
+            )
+        if self.have_units:
+            raise InputError(
+                f"{path}: the columns have different magnitudes, and one prior is for all: scale"
+                f" them first if they are in different units; if they are in one unit, {everything}"
+                " says so"
+            )
 
-    There are none if users say so: `ignored` has `NOTHING`.
-    """
-    if NOTHING in ignored:
-        return OddColumns([])
+
+def find_odd_columns(values: Float64, labels: Sequence[object]) -> OddColumns:
+    """Find columns of a matrix (n, J) that may be no items; NaN where a cell is not rated."""
     n, width = values.shape
     values = values[: max(_FEWEST, CELLS // max(width, 1))]
     known = np.isfinite(values)
     if n < _FEWEST or width < 2:
-        return OddColumns([])
+        return OddColumns()
     columns = _Columns(values, known)
     other_size = columns.have_other_size()
     constant = columns.are_constant()
     flags = _are_flags(labels)
-    reasons = {
+    masks = {
         "has a different whole number in every row, as no other column has": columns.are_numbers(),
         "is the sum of the others": columns.are_sums(),
         "is the mean of the others": columns.are_means(),
         "has another magnitude than the others": other_size,
-        "has one value alone": constant,
         "may have flags of another column": flags,
     }
-    sentences = []
-    named_before = np.zeros(width, bool)
-    for reason, mask in reasons.items():
-        found = np.flatnonzero(mask & ~named_before)
-        named_before |= mask
-        for k in found[:3].tolist():
-            option = f"{named('ignore')} {labels[k]}"
-            sentence = f"column {labels[k]} {reason}: if it is no item, {option} leaves it out"
-            if mask is other_size:
-                sentence += "; if it has another unit, scale the columns first"
-            sentences.append(sentence)
-    if not other_size.any() and columns.have_units():
-        sentences.append(
-            "the columns have different magnitudes, and one prior is for all: scale them first if"
-            " they are in different units"
-        )
-    return OddColumns(sentences, bool((other_size | constant | flags).any()))
+    reasons: dict[str, str] = {}
+    for reason, mask in masks.items():
+        for k in np.flatnonzero(mask).tolist():
+            reasons.setdefault(str(labels[k]), reason)
+    return OddColumns(
+        reasons,
+        have_units=columns.have_units(),
+        constant=[str(labels[k]) for k in np.flatnonzero(constant).tolist()],
+        explains_codes=bool((other_size | constant | flags).any()),
+    )
 
 
 def describe_ignored(labels: Sequence[object]) -> str:
@@ -158,16 +179,25 @@ class _Columns:
     def _may_compare(self) -> Mask:
         return np.asarray(self.is_judged & (self.width >= _LEAST))
 
-    def _sizes(self) -> Float64:
-        """Return the upper quartiles of absolute values, (J,), which a few codes do not move."""
+    def _sizes(self, quarter: int) -> Float64:
+        """Return quartiles of absolute values, (J,): the median, 2, or the upper ones, 3."""
         ordered = np.sort(np.where(self.known, np.abs(self.values), np.inf), axis=0)
-        position = 3 * np.maximum(self.counts - 1, 0) // 4
+        position = quarter * np.maximum(self.counts - 1, 0) // 4
         quartiles = np.take_along_axis(ordered, position[None], axis=0)[0]
         return np.where(self.counts > 0, quartiles, 0.0)
 
     def have_other_size(self) -> Mask:
-        """Return which columns have a size far from that of most others, which are alike."""
-        sizes = self._sizes()
+        """Return which columns have a size far from that of most others, which are alike.
+
+        Both their medians and their upper quartiles are far, as codes for "not rated" do not move
+        one of these.
+        """
+        if self._are_counts() and np.median(self.high) > 1000:
+            return np.zeros(self.width, bool)
+        return self._are_far(self._sizes(2)) & self._are_far(self._sizes(3))
+
+    def _are_far(self, sizes: Float64) -> Mask:
+        """Return which sizes are far from most others, which are alike."""
         usable = self._may_compare() & (sizes > 0)
         mask = np.zeros(self.width, bool)
         if usable.sum() < _LEAST:
@@ -176,8 +206,6 @@ class _Columns:
         distance = np.abs(logs - np.median(logs))
         usual = float(np.quantile(distance, 0.7))
         mask[usable] = (distance > np.log(_FAR)) & (distance > 3 * usual)
-        if self._are_counts() and np.median(self.high) > 1000:
-            return np.zeros(self.width, bool)
         return mask
 
     def _are_counts(self) -> bool:

@@ -505,7 +505,7 @@ def _odd_columns(
 ) -> OddColumns:
     """Find columns that may be no items in the first rows, (n, J), without codes in `missing`."""
     if first is None:
-        return OddColumns([])
+        return OddColumns()
     codes = [float(code) for code in missing if is_number(code)]
     return find_odd_columns(np.where(np.isin(first, codes), np.nan, first), labels)
 

@@ -436,12 +436,14 @@ class Ingest:
         codes = doubts.codes_of_ratings(self.db)
         if self.settings.unstored == "zero" and codes.values == [0]:  # the user has said so
             codes = Codes([], ratings=0, share=0.0)
-        odd = [sentence for part in raw.loaded for sentence in part.odd.sentences]
+        odd = []
+        for table, part in zip(raw.tables, raw.loaded, strict=True):
+            if not table.test and NOTHING not in self._reading(table).ignore:
+                part.odd.refuse(table.file.path)
+                odd += part.odd.doubts
         is_explained = any(part.odd.explains_codes for part in raw.loaded)
         if is_explained:  # of what is far, it is the column that is named
             codes = Codes([], ratings=0, share=0.0)
-        if NOTHING in self.parsed.ignored:
-            odd = []
         n, low, high = self.db.execute(
             "SELECT count(*), min(rating), max(rating) FROM raw"
         ).fetchall()[0]

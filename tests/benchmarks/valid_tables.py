@@ -198,7 +198,8 @@ def _in_memory(frame: Any, made: MadeTable, folder: Path) -> Triples | str:
         missing = made.missing.split(",")
     form = InputForm(made.columns, made.matrix or None, missing)
     try:
-        prepare_ratings([ratings_source(frame, None, form)], folder / "m.h5", force=True)
+        source = ratings_source(frame, None, form)
+        prepare_ratings([source], folder / "m.h5", missing=missing, force=True)
     except InputError as error:
         return str(error)
     return _triples(folder / "m.h5")

@@ -10,7 +10,7 @@ from support import typed
 
 from dsgmcmc.bpmf import BPMF
 from dsgmcmc.errors import InputError
-from dsgmcmc.input.odd_columns import find_odd_columns
+from dsgmcmc.input.odd_columns import OddColumns, find_odd_columns
 from dsgmcmc.posterior.fitted import open_run
 
 pytestmark = pytest.mark.filterwarnings("ignore::dsgmcmc.errors.RunWarning")
@@ -46,20 +46,35 @@ def table(kind, place):
 
 
 @pytest.mark.parametrize("kind", ODD)
-def test_they_are_named_and_left_out(tmp_path, kind):
-    """In files and frames, by command and in Python; following the advice leaves the rest."""
+def test_they_are_asked_for(tmp_path, kind):
+    """In files and frames, by command and in Python; both options that are named work.
+
+    A column with one value alone does no harm, and is named.
+    """
     frame, name = table(kind, 3)
     path = tmp_path / "m.csv"
     frame.to_csv(path, index_label="id")
     out = tmp_path / "o.h5"
-    found = json.loads(typed("prepare", path, out, "--matrix", "--json").expect(0).out)
-    assert f"column {name} " in found["doubts"][0]
-    assert f"--ignore {name}" in found["doubts"][0]
-    assert not any("--missing" in doubt for doubt in found["doubts"])
+    done = typed("prepare", path, out, "--matrix", "--json")
+    found = " ".join(done.err.split())
+    if kind == "one value":
+        (found,) = json.loads(done.expect(0).out)["doubts"]
+    else:
+        assert done.code == 2
+        assert "--ignore none says so" in found
+        assert not out.exists()
+    assert f"column {name} " in found
+    assert f"--ignore {name}" in found
+    assert "--missing" not in found
     options = {"rank": 0, "iterations": 10, "burn_in": 5, "matrix": True}
     for X in (path, frame):
-        with pytest.warns(UserWarning, match=f"column {name} .* ignore {name}"):
-            BPMF(**options).fit(X)
+        if kind == "one value":
+            with pytest.warns(UserWarning, match=f"column {name} .* ignore {name}"):
+                BPMF(**options).fit(X)
+        else:
+            with pytest.raises(InputError, match=f"column {name} .* ignore {name}; .*ignore none"):
+                BPMF(**options).fit(X)
+            assert name in BPMF(**options, ignore="none").fit(X).items_
         model = BPMF(**options, ignore=[name]).fit(X)
         assert set(model.items_) == set(frame.columns) - {name}
     left = ("prepare", path, out, "--matrix", "--force", "--json", "--ignore")
@@ -101,8 +116,8 @@ def test_columns_by_position(tmp_path):
     frame, _ = table("an age", 8)
     path = tmp_path / "m.csv"
     frame.to_csv(path, header=False)
-    found = json.loads(typed("prepare", path, tmp_path / "o.h5", "--matrix", "--json").out)
-    assert "--ignore 10 " in found["doubts"][0]
+    found = typed("prepare", path, tmp_path / "o.h5", "--matrix").expect(2)
+    assert "--ignore 10;" in " ".join(found.err.split())
     typed("prepare", path, tmp_path / "p.h5", "--matrix", "--ignore", "10").expect(0)
     assert {item for _, item in everything(tmp_path / "p.h5")} == set(range(1, 9))
     typed("prepare", path, tmp_path / "q.h5", "--matrix", "--ignore", "ages").expect(2)
@@ -123,13 +138,17 @@ def test_ordinary_matrices_are_not_doubted():
         np.exp(rng.normal(0, 1, (60, 8))),
     ):
         labels = [f"x{j}" for j in range(values.shape[1])]
-        assert find_odd_columns(values, labels).sentences == []
+        assert find_odd_columns(values, labels) == OddColumns({}, False, [], False)
 
 
-def test_different_units_are_said():
-    """Columns of heights, incomes and ratios need one scale."""
+def test_different_units_are_asked_for():
+    """Columns of heights, incomes and ratios need one scale, unless users say otherwise."""
     sds = [10, 0.1, 20000, 0.08, 15, 40, 3e6]
     means = [45, 1.7, 60000, 0.4, 120, 200, 9e6]
     X = RNG.normal(size=(60, 7)) * sds + means
-    (sentence,) = find_odd_columns(X, [*"abcdefg"]).sentences
-    assert "scale" in sentence
+    frame = pd.DataFrame(X, columns=[*"abcdefg"])
+    options = {"rank": 0, "iterations": 10, "burn_in": 5}
+    with pytest.raises(InputError, match=r"scale them first .*ignore none says so"):
+        BPMF(**options).fit(frame)
+    BPMF(**options, ignore="none").fit(frame)
+    BPMF(**options).fit((frame - frame.mean()) / frame.std())
