@@ -64,7 +64,7 @@ class TrainingData(NamedTuple):
             return None
         names = np.array(matrix.labels)
         if entity == "user":
-            names = _row_names(matrix)
+            names = names_of_training(matrix)
         _, first = np.unique(names, return_index=True)
         ids: Array = names[np.sort(first)]
         return ids
