@@ -12,7 +12,7 @@ import numpy as np
 from dsgmcmc.errors import InputError, refusing
 from dsgmcmc.features.described import Description, described_by_names, is_of_names
 from dsgmcmc.features.encoding import Kind
-from dsgmcmc.input.arrays import typed_names
+from dsgmcmc.input.arrays import name_column, typed_names
 from dsgmcmc.input.roles import expand_parts, parse_columns, refuse_repeated
 from dsgmcmc.input.sources.columns import MemoryTable
 from dsgmcmc.input.sources.tables import is_number
@@ -58,9 +58,9 @@ def read_features(
     further_parts = {part: described.columns.pop(part) for part in own[1:]}
     kinds: dict[str, Kind] = {}
     lists: dict[str, Kind] = {}
-    texts = {described.label: _name_texts(described.names)}
+    texts = {described.label: name_column(described.names, entity)}
     for part, column in further_parts.items():
-        texts[part] = _name_texts(typed_names(column, entity))
+        texts[part] = name_column(column, entity)
     for name, column in described.columns.items():
         texts[name] = _texts(column, separator)
         filled = [text for text in texts[name] if text is not None]
@@ -96,11 +96,6 @@ def _columns_of_names(features: Any, entity: str, columns: str | Columns | None)
     return own
 
 
-def _name_texts(names: Array) -> Array:
-    """Return names as texts."""
-    return np.array([str(name) for name in names.tolist()], object)
-
-
 class FeatureColumns(NamedTuple):
     """Names of users or items, a label for them, and columns of features by label."""
 
@@ -126,7 +121,7 @@ def _named_matrix(entity: str, names: Any, matrix: Any) -> FeatureColumns:
             f" {values.shape}"
         )
     columns = {f"feature_{k + 1}": values[:, k] for k in range(values.shape[1])}
-    return FeatureColumns(entity, typed_names(np.asarray(names), entity), columns)
+    return FeatureColumns(entity, np.asarray(names), columns)
 
 
 def _feature_columns(features: Any, entity: str, own: str) -> FeatureColumns:
@@ -147,7 +142,7 @@ def _feature_columns(features: Any, entity: str, own: str) -> FeatureColumns:
                 f" {array.shape}"
             )
         columns = {f"feature_{k}": array[:, k] for k in range(1, array.shape[1])}
-        return FeatureColumns(entity, typed_names(array[:, 0], entity), columns)
+        return FeatureColumns(entity, array[:, 0], columns)
     columns = {str(label): np.asarray(features[label]) for label in labels}
     index_name = str(getattr(getattr(features, "index", None), "name", None) or "")
     names_of_all = [str(label) for label in labels]
@@ -158,8 +153,7 @@ def _feature_columns(features: Any, entity: str, own: str) -> FeatureColumns:
     if hasattr(features, "index"):
         index = np.asarray(features.index)
     label = _label_of_names(columns, index, index_name, own=own, entity=entity)
-    names = columns.pop(label, index)
-    return FeatureColumns(label or entity, typed_names(names, entity), columns)
+    return FeatureColumns(label or entity, columns.pop(label, index), columns)
 
 
 def _label_of_names(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import zipfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
@@ -36,7 +36,7 @@ from dsgmcmc.input.values import TRUTH, are_truth, missing_words
 from dsgmcmc.settings import named
 from dsgmcmc.tables.session import Session, memory_of
 from dsgmcmc.tables.usual import EMPTY, Columns, find_column, shortened
-from dsgmcmc.types import Array, Float64
+from dsgmcmc.types import Array, Float64, Mask
 
 Reporter = Callable[[str], None]
 
@@ -59,13 +59,13 @@ class _Numbers(dict[str | None, float]):
     """The number in a cell, by its text: NaN if it is not rated, infinity if it has no number.
 
     A cell that is known only by bounds has a number between them, and a word for true or false has
-    1 or 0; `has_bounds` and `has_words` say whether one was found.
+    1 or 0; `has_bounds` says whether bounds were found, and `words` has the words.
     """
 
     has_bounds = False
-    has_words = False
 
     def __init__(self, missing: Sequence[str]) -> None:
+        self.words = set[str]()
         self._empty = {None, *EMPTY, *map(str.lower, missing)}
         self._codes = {float(code) for code in missing if is_number(code)}
 
@@ -86,7 +86,7 @@ class _Numbers(dict[str | None, float]):
                 return float(stand_in(np.array(bounds[0]), np.array(bounds[1])))
             if word not in TRUTH:
                 return np.inf
-            self.has_words = True
+            self.words.add(text)
             return TRUTH[word]
         number = float(text)
         return np.nan if number in self._codes else number
@@ -169,19 +169,6 @@ class _BadCells:
         return general
 
 
-class _WordNumbers(dict[str | None, int]):
-    """The position of a cell's word in TRUTH, from 1, by its text; 0 for other texts."""
-
-    def __missing__(self, text: str | None) -> int:
-        word = (text or "").strip().lower()
-        number = 0
-        if word in TRUTH:
-            number = 1 + list(TRUTH).index(word)
-        if len(self) < _REMEMBERED:
-            self[text] = number
-        return number
-
-
 class _WordCells:
     """Cells with words for true and false: they have no number, unless these fill their columns.
 
@@ -194,40 +181,44 @@ class _WordCells:
     def __init__(self, table: Source, items: Array) -> None:
         self._table = table
         self._items = items
-        self._numbers = _WordNumbers()
         self._has_numbers = np.zeros(len(items), bool)
-        self._counts = np.zeros((len(TRUTH), len(items)), np.int64)
+        self._counts = np.zeros(len(items), np.int64)
+        self._words: dict[int, set[str]] = {}  # of columns that have some
         self._first: dict[int, str] = {}  # where the first word of a column is
 
-    def add(self, rows: Sequence[Sequence[str | None]], filled: Array, n_before: int) -> None:
-        """Take note of the cells of some rows (n, J), given which are filled."""
-        found = map(self._numbers.__getitem__, chain.from_iterable(rows))
-        words = np.fromiter(found, np.int64, filled.size).reshape(filled.shape) * filled
-        for k in range(len(TRUTH)):
-            self._counts[k] += (words == k + 1).sum(axis=0)
-        self.add_numbers(filled & (words == 0))
-        for column in np.flatnonzero(words.any(axis=0)).tolist():
-            if column not in self._first:
-                row = int(np.argmax(words[:, column] > 0))
-                where = self._table.where(n_before + row)
-                text = rows[row][column]
-                self._first[column] = f"{where}, item {self._items[column]}: {text!r}"
-
-    def add_numbers(self, filled: Array) -> None:
-        """Take note of cells that are numbers, where they are filled, (n, J)."""
-        self._has_numbers |= filled.any(axis=0)
+    def add(
+        self,
+        rows: Sequence[Sequence[str | None]],
+        filled: Mask,
+        words: Set[str],
+        n_before: int,
+    ) -> None:
+        """Take note of the cells of some rows (n, J), given which are filled, and their words."""
+        if not words:
+            self._has_numbers |= filled.any(axis=0)
+            return
+        is_word = np.array([[text in words for text in row] for row in rows], bool) & filled
+        self._counts += is_word.sum(axis=0)
+        self._has_numbers |= (filled & ~is_word).any(axis=0)
+        for column in np.flatnonzero(is_word.any(axis=0)).tolist():
+            found = np.flatnonzero(is_word[:, column]).tolist()
+            text = rows[found[0]][column]
+            where = self._table.where(n_before + found[0])
+            self._first.setdefault(column, f"{where}, item {self._items[column]}: {text!r}")
+            texts = {str(rows[row][column]).strip().lower() for row in found}
+            self._words[column] = self._words.get(column, set()) | texts
 
     def refuse(self) -> None:
         """Raise InputError if words stand among numbers, or one word alone in their columns."""
-        alone = np.any(self._counts[:, ~self._has_numbers], axis=1)
+        alone = [words for column, words in self._words.items() if not self._has_numbers[column]]
         bad = list(self._first)
-        if are_truth({word for k, word in enumerate(TRUTH) if alone[k]}):
+        if are_truth(set().union(*alone)):
             bad = [column for column in bad if self._has_numbers[column]]
         if not bad:
             return
         shown = "".join(f"\n  {self._first[column]}" for column in bad[:SHOWN])
         raise InputError(
-            f"{self._table.path}: {self._counts[:, bad].sum():,} cell(s) have a word among numbers,"
+            f"{self._table.path}: {self._counts[bad].sum():,} cell(s) have a word among numbers,"
             " or one word alone, which is not taken for true or false: write numbers, such as 1 and"
             f" 0, or leave out such cells by {named('missing')} WORD,...{shown}"
         )
@@ -574,10 +565,10 @@ class CellReader:
         bad = np.isinf(values) | (filled & (_nameless(users)[:, None] | self._nameless))
         if bad.any():
             self._bad.add(_columns_of(rows, self._columns), users, bad, n_before)
-        if self._numbers.has_words:
-            self._of_words.add(_columns_of(rows, self._columns), filled, n_before)
-        else:
-            self._of_words.add_numbers(filled)
+        texts: Sequence[Sequence[str | None]] = []
+        if self._numbers.words:
+            texts = _columns_of(rows, self._columns)
+        self._of_words.add(texts, filled, self._numbers.words, n_before)
         return Cells(values, None, int(left_out.sum()))
 
     def refuse(self) -> None:
