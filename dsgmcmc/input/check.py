@@ -82,9 +82,9 @@ def _message(file: Source, number: int, rows: Sequence[_Row]) -> str:
         " remove them"
     )
     if any("missing" in row.fault for row in rows):
-        option = f"{named('missing')} WORD ('' for an empty field)"
-        if file.is_in_memory:
-            option = "missing=['WORD'] ([''] for an empty field)"
+        option = f"{named('missing')}=['WORD'] ([''] for an empty field)"
+        if option.startswith("--"):  # on the command line
+            option = f"{named('missing')} WORD ('' for an empty field)"
         message += f", or leave out lines that have WORD in place of a name or a rating by {option}"
     if any(row.text is not None for row in rows):
         message += "; write numbers with a point for decimals, and no other comma, sign or unit"

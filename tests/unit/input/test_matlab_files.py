@@ -129,6 +129,7 @@ def test_stored_zeros_are_kept_and_a_stored_nan_is_named(tmp_path: Path) -> None
     write_old(path, R=scipy.sparse.csc_matrix(([np.nan, 0.0, 1.0], ([0, 0, 1], [0, 1, 2]))))
     message = refused(path, "--unstored", "missing")
     assert "the rating is missing or not a number (user 1, item 1" in message
+    assert "by --missing WORD" in message
     assert read(path, unstored="missing", missing="") == {(1, 2): 0, (2, 3): 1}
     assert len(read(path, unstored="zero")) == 5
 
