@@ -39,6 +39,7 @@ ORDER = (
     "posterior/rows",
     "posterior/cells",
     "posterior/item_parameters",
+    "posterior/export_pairs",
     "posterior/export",
     "posterior/lists",
     "posterior/matrix",

@@ -26,8 +26,10 @@ LONGER: dict[str, str] = {}
 #: is not stored is a 0; and RATINGS, --unknown and --columns of evaluate, which Python scores, too;
 #: and --first-line of prepare, because numbers above numbers may be names or ratings; and --missing
 #: of evaluate, because new ratings may have other codes than those of the run; and --ignore of
-#: prepare, because only users know which columns of a matrix are no items.
-PARAMETERS = 124
+#: prepare, because only users know which columns of a matrix are no items; and --exposure of
+#: recommend and evaluate, which compares what users rated with what they liked; and --sd of
+#: predict, because a completed matrix is one of means, and most users want no other.
+PARAMETERS = 127
 PARAMETERS_OF_SAMPLE = 34
 #: Nodes of the syntax tree that a room may have; modules outside of rooms are `top`. Packing code
 #: into fewer lines changes nothing. Whoever raises a number says in the changelog, under *Taken

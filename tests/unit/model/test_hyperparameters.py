@@ -114,7 +114,13 @@ def test_the_half_cauchy_prior_of_a_column_has_the_posterior_of_quadrature(sd: f
     for _ in range(20):
         prior = draw_half_cauchy(precision, scale, rng)
         _, precision = draw_normal_gamma(
-            average * columns, squares * columns, n, rng=rng, prior=prior, more=NO_TERMS
+            average * columns,
+            squares * columns,
+            n,
+            weight=float(n),
+            rng=rng,
+            prior=prior,
+            more=NO_TERMS,
         )
         draws.append(precision**-0.5)
     found = np.concatenate(draws[10:])
