@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dsgmcmc.errors import InputError
+from dsgmcmc.input.load import measures_of
 from dsgmcmc.input.sources.tables import SHOWN, scalar
 from dsgmcmc.input.values import not_rated_sql
 from dsgmcmc.prepare.not_rated import Codes, find_codes
@@ -24,6 +25,9 @@ _WIDE_RANGE = 1e4  # ratio of the largest and the least positive rating from whi
 _TYPICAL = 100_000  # ratings that show the quartiles of all
 _MOST_LEVELS = 25  # of a scale
 _SHOWING_LEVELS = 200_000  # ratings that show the levels of items
+_JUDGED = 12  # ratings from which those of an item are judged
+_SCALE = 50  # different ratings that a scale may have
+_TIED = 0.1  # share of ratings that are equal to the lowest
 _REACH = 1000  # interquartile ranges from the median, beyond which a rating is in doubt
 
 
@@ -91,6 +95,48 @@ def find_far_ratings(db: Session, codes: Sequence[float]) -> str:
         f"{subject} farther from the median, {median:g}, than {_REACH:,} times the interquartile"
         f" range, {upper - lower:g}: {shown}; correct what is in another unit or a slip, as a model"
         " would follow it"
+    )
+
+
+def find_limits(db: Session, codes: Sequence[float]) -> str:
+    """Say if most items have many ratings that are equal to their lowest, or to their highest one.
+
+    Such values stand for what is beyond a limit if other ratings hardly occur twice: half the limit
+    of detection, or the end of a range. Zeros do not, nor values among `codes`. Up to 100,000
+    ratings show it. Returns an empty text otherwise.
+    """
+    step = 1 + scalar(db, "SELECT count(*) FROM raw") // _TYPICAL
+    sample = f"hash(raw.rowid) % {step} = 0"
+    if scalar(db, f"SELECT approx_count_distinct(rating) FROM raw WHERE {sample}") <= _SCALE:
+        return ""
+    sample += "".join(f" AND rating != {code!r}" for code in codes)
+    if "lower" in measures_of(db):
+        sample += " AND lower IS NULL AND upper IS NULL"
+    items = (
+        "SELECT item_id, count(*) AS n, count(DISTINCT rating) AS levels, min(rating) AS low,"
+        f" max(rating) AS high FROM raw WHERE {sample} GROUP BY item_id HAVING n >= {_JUDGED}"
+    )
+    extremes = (
+        "SELECT item_id::VARCHAR AS item, rating AS value, rating = low AS is_low, n, levels,"
+        f" count(*) AS ties FROM raw JOIN ({items}) USING (item_id)"
+        f" WHERE rating IN (low, high) AND {sample} GROUP BY ALL"
+    )
+    tied = f"value != 0 AND ties >= greatest(3, {_TIED} * n) AND 2 * (levels - 1) >= n - ties"
+    rows = db.execute(
+        f"SELECT is_low, count(*) FILTER ({tied}) AS number, count(*) AS total,"
+        f" arg_min(value, item) FILTER ({tied}), min(item) FILTER ({tied})"
+        f" FROM ({extremes}) GROUP BY is_low HAVING 2 * number > total ORDER BY is_low DESC"
+    ).fetchall()
+    found = [
+        f"the {'lowest' if is_low else 'highest'} rating of {number:,} of {total:,} items is that"
+        f" of a tenth of their ratings or more, such as {value:g} of {split_name(item)}"
+        for is_low, number, total, value, item in rows
+    ]
+    if not found:
+        return ""
+    return (
+        f"{'; '.join(found)}: if it stands for what is beyond a limit, as half the limit of"
+        " detection does, write bounds, such as <0.5 or >2000 (docs/measurements.md)"
     )
 
 

@@ -453,6 +453,7 @@ class Ingest:
         found = [*odd, str(codes)]
         if not is_explained:
             found.append(doubts.find_far_ratings(self.db, codes.values))
+        found.append(doubts.find_limits(self.db, codes.values))
         found += find_doubts(entities.sizes, n=n, first=first, low=low, high=high)
         return Findings(codes, [doubt for doubt in found if doubt])
 

@@ -46,7 +46,7 @@ NODES = {
     "parallel": 10_300,
     "plots": 7_500,
     "posterior": 72_500,
-    "prepare": 13_950,
+    "prepare": 14_200,
     "ratings": 15_250,
     "runs": 30_500,
     "samplers": 14_700,

@@ -57,6 +57,30 @@ def test_zeros_of_spectra_are_codes_and_intensities_are_no_ids(tmp_path):
         assert "warning" not in typed(*command, "--missing", "0").expect(0).err
 
 
+@pytest.mark.parametrize("kind", ["half the limit", "cap", "zeros", "none", "stars"])
+def test_limits_without_a_sign_lead_to_bounds(tmp_path, kind):
+    """Lowest or highest values of many ratings of an item, and neither zeros nor levels."""
+    values = np.exp(RNG.normal(size=(60, 24)))
+    low = np.quantile(values, 0.2, axis=0)
+    ratings = {
+        "half the limit": np.where(values < low, low / 2, values),
+        "cap": np.minimum(values, 2.5),
+        "zeros": np.where(values < low, 0, values),
+        "none": values,
+        "stars": STARS.reshape(60, 24),
+    }[kind]
+    long(ratings.ravel().round(3)).to_csv(tmp_path / "r.csv", index=False)
+    said = " ".join(typed("prepare", tmp_path / "r.csv", tmp_path / "o.h5").expect(0).err.split())
+    expected = {"half the limit": "lowest rating of 24 of 24", "cap": "highest rating of"}
+    assert ("write bounds" in said) == (kind in expected)
+    assert expected.get(kind, "") in said
+    if kind == "cap":  # what the message says
+        written = pd.DataFrame(ratings.round(3), [f"u{k}" for k in range(60)]).astype(object)
+        written.mask(ratings == 2.5, ">2.5").to_csv(tmp_path / "b.csv", index_label="id")
+        done = typed("prepare", tmp_path / "b.csv", tmp_path / "b.h5", "--matrix").expect(0)
+        assert "write bounds" not in " ".join(done.err.split())
+
+
 @pytest.mark.parametrize("factor", [1e3, 1e6])
 def test_a_value_in_another_unit_is_named(tmp_path, factor):
     """With user and item, by command and in Python; the clean values are not in doubt."""
