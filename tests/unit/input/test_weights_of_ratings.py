@@ -100,10 +100,10 @@ def test_pairs_may_have_weights_beside_their_ratings(tmp_path):
 
 @pytest.mark.parametrize("wrong", [-1, np.nan, np.inf, 1e300, 1e-300])
 def test_wrong_weights_of_a_data_frame_are_refused_with_their_row(wrong):
-    """The message does not call a wrong one missing or infinite; 0 leaves its rating out."""
+    """With the row, its user and item, as in a file; 0 leaves its rating out."""
     frame = pd.DataFrame(ROWS, columns=["user", "item", "rating", "precision"])
     frame.loc[2, "precision"] = wrong
-    with pytest.raises(InputError, match=r"weight is missing or not a number above 0.*row 2 "):
+    with pytest.raises(InputError, match=r"row 2 .*weight is missing or not a number above 0"):
         BPMF(columns=COLUMNS).fit(frame)
 
 
