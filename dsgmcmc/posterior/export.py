@@ -22,8 +22,8 @@ import numpy as np
 
 from dsgmcmc._version import __version__
 from dsgmcmc.errors import InputError, writing
+from dsgmcmc.posterior.cells.pair_draws import can_be_drawn, draw_pairs
 from dsgmcmc.posterior.draws import ENTITIES
-from dsgmcmc.posterior.export_pairs import can_be_drawn, draw_pairs
 from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.posterior.index import Vocabulary
 from dsgmcmc.posterior.item_parameters import parameter_tables
@@ -197,7 +197,7 @@ def to_datatree(run: Run) -> Any:
         - ``sample_stats``: ``weight`` and ``iteration`` of every draw, and ``test_log_likelihood``.
         - ``posterior_predictive``, ``log_likelihood``: draws of ``rating`` of monitored pairs, and
           log likelihoods of the observed ones, at the saved draws
-          (`dsgmcmc.posterior.export_pairs`); not of clicks, with weights or effects of time.
+          (`dsgmcmc.posterior.cells.pair_draws`); not of clicks, with weights or effects of time.
         - ``observed_data``: ``rating`` of the monitored pairs.
         - ``constant_data``: ``user`` and ``item`` of the monitored pairs, or the parts of names.
 

@@ -39,7 +39,6 @@ ORDER = (
     "posterior/rows",
     "posterior/cells",
     "posterior/item_parameters",
-    "posterior/export_pairs",
     "posterior/export",
     "posterior/lists",
     "posterior/matrix",
