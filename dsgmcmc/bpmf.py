@@ -34,7 +34,7 @@ from dsgmcmc.posterior.cells.fitted_rows import open_rows
 from dsgmcmc.posterior.fitted import FittedModel
 from dsgmcmc.posterior.fitted.state import for_users
 from dsgmcmc.posterior.matrix.target import TrainingData
-from dsgmcmc.posterior.rows.columns import form_with_weights, frame_with_weights
+from dsgmcmc.posterior.rows.columns import form_with_weights, frame_with_weights, refuse_columns
 from dsgmcmc.prepare.prepare import prepare_ratings
 from dsgmcmc.prepare.settings import Duplicates, PrepareSettings
 from dsgmcmc.prepare.summary import DataReading, Summary
@@ -703,6 +703,7 @@ class BPMF(Estimator, FittedModel):
         features = self._features()
         form = form_with_weights(self._form(), X)
         self._check_choice(X)
+        refuse_columns(X, y, form)
         needs_times = self.time_levels not in (None, "no")
         # times that can be read are kept for models with time effects, which are compared
         has_context = self._has_context()

@@ -45,7 +45,7 @@ NODES = {
     "model": 79_850,
     "parallel": 10_300,
     "plots": 7_500,
-    "posterior": 72_500,
+    "posterior": 72_700,
     "prepare": 14_200,
     "ratings": 15_250,
     "runs": 30_500,

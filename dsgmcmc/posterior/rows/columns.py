@@ -145,3 +145,31 @@ def form_with_weights(form: InputForm, X: Any) -> InputForm:
     if SAMPLE_WEIGHT not in getattr(X, "columns", ()):
         return form
     return form._replace(columns={**parse_columns(form.columns), "weight": SAMPLE_WEIGHT})
+
+
+def refuse_columns(X: Any, y: Any, form: InputForm) -> None:
+    """Raise InputError if an object in memory has columns, or dimensions, that cannot be found."""
+    columns = parse_columns(form.columns)
+    dimensions = [str(dimension) for dimension in getattr(X, "dims", ())]
+    user = columns.get("user")
+    if len(dimensions) == 2 and user in dimensions:
+        order = ", ".join(map(repr, sorted(dimensions, key=lambda name: name != user)))
+        raise InputError(
+            f"columns: {user} is a dimension of X, whose first dimension has the users: leave it"
+            f" out, and give X.transpose({order})"
+        )
+    labels = list(map(str, getattr(X, "columns", ())))
+    if (labels or dimensions) and is_wide(X, y, form):
+        others = [role for role in columns if role != "user"]
+        if others:
+            raise InputError(
+                f"columns: a matrix has a column for each item, and none for {others[0]}: give"
+                " user=NAME alone, or a data frame with a row for each rating"
+            )
+        return
+    repeated = [label for label in dict.fromkeys(labels) if labels.count(label) > 1]
+    if repeated:
+        raise InputError(
+            f"X has {labels.count(repeated[0])} columns {repeated[0]!r}: rename all but one, or"
+            " leave them out"
+        )

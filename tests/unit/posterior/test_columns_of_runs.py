@@ -156,3 +156,29 @@ def test_arrays_have_a_column_for_each_part() -> None:
     np.testing.assert_array_equal(model.fold_in(array).predict(array[:, :3]), folded)
     with pytest.raises(InputError, match=rf"{', '.join(order)}, rating; found \(30, 3\)"):
         model.evaluate(array[:, :3])
+
+
+def test_columns_that_cannot_be_found_are_refused_with_what_to_do() -> None:
+    """Of equal names, of items of a matrix, and dimensions; the advice is followed."""
+    frame = trips().rename(columns={"station": "user", "hour": "item"})[["user", "item", "rating"]]
+    frame = frame.drop_duplicates(["user", "item"])
+    twice = frame.assign(other=1.0).rename(columns={"other": "rating"})
+    with pytest.raises(InputError, match="X has 2 columns 'rating': rename all but one"):
+        BPMF(**SHORT).fit(twice)
+    renamed = twice.set_axis(["user", "item", "rating", "other"], axis=1)
+    assert BPMF(**SHORT).fit(renamed).run_.facts["ratings"] == len(frame)
+    values = np.random.default_rng(0).normal(size=(20, 6))
+    matrix = pd.DataFrame(values).add_prefix("day ")
+    with pytest.raises(InputError, match="a column for each item, and none for item: give user="):
+        BPMF(**SHORT, matrix=True, columns="item=day 1").fit(matrix)
+    named = matrix.assign(site=[f"s{k}" for k in range(20)])
+    assert BPMF(**SHORT, matrix=True, columns="user=site").fit(named).users_[0].startswith("s")
+    xarray = pytest.importorskip("xarray")
+    axes = {"hour": np.arange(20), "station": [f"s{k}" for k in range(6)]}
+    cube = xarray.Dataset({"level": (("hour", "station"), values)}, axes)
+    for given in (cube, cube["level"]):
+        message = r"leave it out, and give X.transpose\('station', 'hour'\)"
+        with pytest.raises(InputError, match=message):
+            BPMF(**SHORT, columns="user=station").fit(given)
+        fitted = BPMF(**SHORT).fit(given.transpose("station", "hour"))
+        assert sorted(fitted.users_) == axes["station"]
