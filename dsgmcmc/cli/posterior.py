@@ -376,7 +376,12 @@ def _evaluate_file(run: Run, ratings: Path, settings: EvaluateSettings, *, as_js
 
 @retry_if_gone
 def export(
-    run: RunArgument,
+    runs: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="RUN...", help="Run directories; several of the same ratings for netCDF."
+        ),
+    ],
     out: Annotated[
         Path,
         typer.Option("--out", "-o", metavar="OUT", help="Parquet or NetCDF file: .parquet or .nc."),
@@ -399,14 +404,17 @@ def export(
     and ArviZ, in the groups posterior, sample_stats, observed_data and constant_data; what cannot
     be compared between chains, such as the precisions of columns of factors, is in the group
     columns. The group loadings has factors in one orientation; only Parquet has them as sampled.
+    Runs with other seeds become one file with the chains of all, for R-hat across them.
 
     \b
     Examples:
       dsgmcmc export run -o factors.parquet
       dsgmcmc export run -o run.nc
       dsgmcmc export run -o items.csv --items
+      dsgmcmc export seed-0 seed-1 seed-2 -o joined.nc
     """
     from dsgmcmc.posterior.export import export as write
     from dsgmcmc.posterior.run import Run
 
-    write(Run(run), out, draws=draws, items=items, force=force)
+    run, *others = map(Run, runs)
+    write(run, out, others=others, draws=draws, items=items, force=force)

@@ -13,7 +13,7 @@ or from the means of one chain, because latent dimensions differ between chains.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -54,7 +54,13 @@ def require(task: str, *modules: str) -> None:
 
 
 def export(
-    run: Run, out: Path, *, draws: bool = False, items: bool = False, force: bool = False
+    run: Run,
+    out: Path,
+    *,
+    others: Sequence[Run] = (),
+    draws: bool = False,
+    items: bool = False,
+    force: bool = False,
 ) -> None:
     """Write a run to one file, atomically.
 
@@ -63,6 +69,8 @@ def export(
     run : Run
     out : Path
         The suffix selects the format: ``.parquet``, ``.pq`` or ``.nc``.
+    others : sequence of Run
+        Runs of the same ratings with other seeds, whose chains a netCDF file has, too.
     draws : bool
         Whether to write draws instead of moments to a Parquet file.
     items : bool
@@ -74,10 +82,12 @@ def export(
     ------
     InputError
         If the format is unknown or does not support the options, if the run has no moments or no
-        draws yet, or if the file exists.
+        draws yet, if other runs cannot be joined to it, or if the file exists.
     WriteError
         If the file cannot be written.
     """
+    if others and (items or out.suffix.lower() != ".nc"):
+        raise InputError("several runs become one netCDF file: give --out FILE.nc, or one run")
     if items:
         _export_items(run, out, draws=draws, force=force)
         return
@@ -92,7 +102,10 @@ def export(
     with writing(out):
         if file_format == "netcdf":
             require("`dsgmcmc export --out RUN.nc`", "arviz_base", "h5netcdf")
-            write_file(out, [to_datatree(run).to_netcdf(engine="h5netcdf")])
+            tree = to_datatree(run)
+            if others:
+                tree = join_runs([run, *others])
+            write_file(out, [tree.to_netcdf(engine="h5netcdf")])
             return
         from dsgmcmc.tables.written import write_blocks  # loads DuckDB
 
@@ -251,6 +264,59 @@ def to_datatree(run: Run) -> Any:
     if "loadings" in groups and run.items.parts:
         _name_loadings(tree["loadings"], run.items)
     return tree
+
+
+def join_runs(runs: Sequence[Run]) -> Any:
+    """Return runs of the same ratings with other seeds as one xarray.DataTree, chain after chain.
+
+    Its groups are those of `to_datatree`, with as many draws of each chain as the shortest has, so
+    that R-hat compares the chains of all runs. Loadings are left out: each run has its own
+    orientation of the factors.
+
+    Raises InputError if the runs have other ratings or settings, or the same seed twice.
+    """
+    first = runs[0]
+    seeds = [run.config.seed for run in runs]
+    for run in runs[1:]:
+        if run.facts.get("data_hash") != first.facts.get("data_hash"):
+            raise InputError(f"{run.path} has other ratings than {first.path}: export it alone")
+        different = _different_settings(first, run)
+        if different:
+            raise InputError(
+                f"{run.path} has other settings than {first.path} ({', '.join(different)}): export"
+                " it alone"
+            )
+    if len(set(seeds)) < len(seeds):
+        raise InputError(
+            "two of the runs have the same seed, and so the same draws: sample with another --seed"
+        )
+    import xarray
+
+    trees = [to_datatree(run) for run in runs]
+    groups = {}
+    for name in trees[0].children:
+        if name == "loadings":
+            continue
+        parts = [tree[name].to_dataset() for tree in trees]
+        groups[name] = parts[0]
+        if "chain" in parts[0].dims:
+            common = [key for key in parts[0] if all(key in part for part in parts)]
+            length = min(part.sizes["draw"] for part in parts)
+            last = [
+                part[common].isel(draw=slice(-length, None)).assign_coords(draw=np.arange(length))
+                for part in parts
+            ]
+            joined = xarray.concat(last, "chain")
+            groups[name] = joined.assign_coords(chain=np.arange(joined.sizes["chain"]))
+    tree = xarray.DataTree.from_dict(groups)
+    tree.attrs = trees[0].attrs
+    return tree
+
+
+def _different_settings(first: Run, second: Run) -> list[str]:
+    """Return the names of settings of the model and the sampler in which runs differ."""
+    one, other = (run.config.model_dump(exclude={"seed", "chains"}) for run in (first, second))
+    return [name for name, value in one.items() if other.get(name) != value]
 
 
 def _groups_of_pairs(run: Run, index: Int64) -> dict[str, dict[str, Any]]:

@@ -35,7 +35,7 @@ PARAMETERS_OF_SAMPLE = 34
 #: into fewer lines changes nothing. Whoever raises a number says in the changelog, under *Taken
 #: out*, what went for it.
 NODES = {
-    "cli": 8_050,
+    "cli": 8_100,
     "config": 6_050,
     "densities": 23_950,
     "diagnostics": 17_950,
@@ -45,7 +45,7 @@ NODES = {
     "model": 79_850,
     "parallel": 10_300,
     "plots": 7_500,
-    "posterior": 72_700,
+    "posterior": 73_200,
     "prepare": 14_200,
     "ratings": 15_250,
     "runs": 30_500,

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 import xarray
 from runs import make_run
+from support import typed
 
 from dsgmcmc import BPMF
 from dsgmcmc.errors import InputError
@@ -14,6 +15,7 @@ from dsgmcmc.model.likelihoods.limits import resolution_from
 from dsgmcmc.posterior.cells.predict import Predictor
 from dsgmcmc.posterior.export import export, to_datatree
 from dsgmcmc.posterior.heldout import predict_test
+from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.settings import PredictOptions
 
 
@@ -143,6 +145,46 @@ def test_netcdf_has_parts_of_items_by_pair_and_by_item(tmp_path):
                 found = tree[group][part]
                 assert found.dims == (dimension,)
                 assert found.values.tolist() == [name[position] for name in names]
+
+
+def test_runs_of_other_seeds_become_one(tmp_path):
+    """With the chains of all, in the order of the runs, and their R-hat; others are refused."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"user": np.repeat(np.arange(30), 8), "item": np.tile(np.arange(8), 30)})
+    frame["rating"] = frame.item + rng.normal(size=len(frame)).round(3)
+    frame.to_csv(tmp_path / "ratings.csv", index=False)
+    assert typed("prepare", tmp_path / "ratings.csv", tmp_path / "ratings.h5").code == 0
+    runs = {}
+    for name, seed, rank in (("a", 0, 1), ("b", 1, 1), ("same", 0, 1), ("other", 2, 2)):
+        runs[name] = tmp_path / name
+        options = ["--iterations", "60", "--burn-in", "20", "--rank", rank, "--seed", seed]
+        done = typed("sample", tmp_path / "ratings.h5", "--out", runs[name], *options)
+        assert done.code == 0, done.err
+    out = tmp_path / "joined.nc"
+    assert typed("export", runs["a"], runs["b"], "-o", out).code == 0
+    alone = [to_datatree(Run(runs[name])) for name in "ab"]
+    with xarray.open_datatree(out, engine="h5netcdf") as tree:
+        assert tree["posterior"]["chain"].values.tolist() == [0, 1]
+        for chain, single in enumerate(alone):
+            found = tree["posterior"]["tau"].values[chain]
+            np.testing.assert_array_equal(
+                found, single["posterior"]["tau"].values[0][-len(found) :]
+            )
+            logs = tree["log_likelihood"]["rating"].values[chain]
+            expected = single["log_likelihood"]["rating"].values[0][-len(logs) :]
+            np.testing.assert_array_equal(logs, expected)
+        assert "loadings" not in tree.children
+        table = arviz_stats.summary(tree, var_names=["tau"])
+        assert np.isfinite(float(table["r_hat"].iloc[0]))
+    for others, words in (
+        (["same"], "the same seed"),
+        (["other"], "other settings than"),
+    ):
+        done = typed("export", runs["a"], *(runs[name] for name in others), "-o", out, "--force")
+        assert done.code == 2
+        assert words in done.err
+    done = typed("export", runs["a"], runs["b"], "-o", tmp_path / "joined.parquet")
+    assert "several runs become one netCDF file" in done.err
 
 
 @pytest.mark.parametrize(
