@@ -122,6 +122,11 @@ class FittedModel(Predictions, Matrices, Rankings):
             ratings, names = self._read_ratings(X, y, rows)
             if names is not None:
                 names.refuse_clashes()
+                if entity == "item" and names.are_made:
+                    raise InputError(
+                        "items are folded in by the ratings of known users, and the rows of X have"
+                        " no labels that the training has: give rows='training', or their labels"
+                    )
                 note = names.note(f"and have the names {names.shown}")
                 notes = [] if note is None else [note]
         described = {}
@@ -210,10 +215,16 @@ class FittedModel(Predictions, Matrices, Rankings):
         return user_parameters(run, users, draws=draws, unit=unit)
 
     @renewing
-    def to_arviz(self) -> Any:
-        """Return the run as an xarray.DataTree (`dsgmcmc.posterior.export.to_datatree`)."""
-        from dsgmcmc.posterior.export import to_datatree
+    def to_arviz(self, *others: FittedModel) -> Any:
+        """Return the run as an xarray.DataTree (`dsgmcmc.posterior.export.to_datatree`).
 
+        With `others`, models of the same ratings with other seeds, it has the chains of all
+        (`dsgmcmc.posterior.export.join_runs`).
+        """
+        from dsgmcmc.posterior.export import join_runs, to_datatree
+
+        if others:
+            return join_runs([self._fitted(), *(model._fitted() for model in others)])
         return to_datatree(self._fitted())
 
 

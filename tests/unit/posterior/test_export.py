@@ -9,7 +9,7 @@ import xarray
 from runs import make_run
 from support import typed
 
-from dsgmcmc import BPMF
+from dsgmcmc import BPMF, open_run
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.likelihoods.limits import resolution_from
 from dsgmcmc.posterior.cells.predict import Predictor
@@ -174,6 +174,8 @@ def test_runs_of_other_seeds_become_one(tmp_path):
             expected = single["log_likelihood"]["rating"].values[0][-len(logs) :]
             np.testing.assert_array_equal(logs, expected)
         assert "loadings" not in tree.children
+        joined = open_run(runs["a"]).to_arviz(open_run(runs["b"]))
+        xarray.testing.assert_equal(joined["posterior"]["tau"], tree["posterior"]["tau"])
         table = arviz_stats.summary(tree, var_names=["tau"])
         assert np.isfinite(float(table["r_hat"].iloc[0]))
     for others, words in (

@@ -162,6 +162,19 @@ def test_labels_that_are_positions_of_the_training_are_asked():
     assert model.fold_in(new.set_axis([40, 41, 42])).predict([[41, "a"]])[0] > 10
 
 
+def test_items_are_folded_in_by_rows_of_the_training():
+    """New users say nothing of new items."""
+    train, _ = people(20, 0)
+    new = (train[["a"]] + 5).rename(columns={"a": "new"}).dropna(how="all")
+    model = BPMF(**SHORT, matrix=True).fit(train)
+    with pytest.raises(InputError, match="give rows='training', or their labels"):
+        model.fold_in(new.reset_index(drop=True), kind="item")
+    folded = model.fold_in(new, kind="item", rows="training")
+    expected = model.predict([[row, "a"] for row in range(20)]) + 5
+    found = folded.predict([[row, "new"] for row in range(20)])
+    assert abs(found - expected).mean() < 1
+
+
 def test_columns_of_an_array_are_those_of_the_training():
     """By position in every method, as scikit-learn has them."""
     train, _ = people(20, 0)
