@@ -125,6 +125,18 @@ def draw_half_cauchy(precision: Float64, scale: float, rng: np.random.Generator)
     return GammaPrior(0.5, rng.standard_exponential(len(precision)) / (scale**-2 + precision))
 
 
+def draw_scale(precision: Float64, scales: Float64, rng: np.random.Generator) -> float:
+    """Draw the common scale A of half-Cauchy priors of sds lambda_k^-1/2, given lambda, (K,).
+
+    A is one of `scales`, which are equally likely a priori: its density is proportional to
+    prod_k A / (A^2 + 1 / lambda_k).
+    """
+    logs = np.log(scales[:, None]) - np.log(scales[:, None] ** 2 + 1 / precision)
+    log_density = logs.sum(axis=1)
+    weights = np.exp(log_density - log_density.max())
+    return float(rng.choice(scales, p=weights / weights.sum()))
+
+
 def draw_normal_gamma(
     average: Float64,
     squares: Float64,

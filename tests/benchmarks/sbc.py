@@ -137,6 +137,7 @@ def ranks(seed: int, model: str, sampler: str) -> Ranked | None:
     section = {"name": sampler} | config.model_dump()
     settings = {
         "rank": RANK,
+        "prior": "normal-gamma",
         "grid": 1,
         "seed": seed,
         "sampler": section,

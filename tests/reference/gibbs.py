@@ -25,7 +25,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.sparse import csr_matrix
 from scipy.special import gammaln
-from scipy.stats import invgamma, wishart
+from scipy.stats import betaprime, invgamma, wishart
 
 from dsgmcmc.diagnostics import scores
 
@@ -123,15 +123,20 @@ def views(rows: np.ndarray, columns: np.ndarray, shape: tuple[int, int]) -> list
     return [View(indptr, *pair) for indptr, pair in zip(starts, pairs, strict=True)]
 
 
+def common_scales(K: int) -> np.ndarray:
+    """Equally likely values of the scale A of the half-Cauchy priors of a side's columns."""
+    return 2.0 ** (np.arange(29) / 4 - 6) / np.sqrt(4 * np.sqrt(K))
+
+
 def draw_prior(
     theta: np.ndarray, g: np.ndarray, model: Model, rng, current: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Mean (D,) and precision (D, D) of one side's prior given its theta, scales g, (n,), and
     `current` precision.
 
-    ``half-cauchy``: lambda_k^-1/2 is half-Cauchy of scale A = (4 sqrt K)^-1/2, by an inverse gamma
-    variable x_k: lambda_k | x_k ~ Gamma(1/2, rate 1 / x_k), x_k ~ InvGamma(1/2, 1 / A^2), hence
-    x_k | lambda_k ~ InvGamma(1, lambda_k + 1 / A^2) [Wand 2011]; m_k | lambda_k ~ N(0, 1 /
+    ``half-cauchy``: lambda_k^-1/2 is half-Cauchy of a scale A in `common_scales`, by an inverse
+    gamma variable x_k: lambda_k | x_k ~ Gamma(1/2, rate 1 / x_k), x_k ~ InvGamma(1/2, 1 / A^2),
+    hence x_k | lambda_k ~ InvGamma(1, lambda_k + 1 / A^2) [Wand 2011]; m_k | lambda_k ~ N(0, 1 /
     lambda_k).
     ``normal-gamma``: lambda_k ~ Gamma(1, rate 5), m_k ~ N(0, 1 / lambda_k) [Nemeth 2021, 6.3].
     ``normal-wishart``, on the K factors: Lambda ~ W(I, K), m ~ N(0, (2 Lambda)^-1) [Salakhutdinov
@@ -153,8 +158,15 @@ def draw_prior(
     centre = g @ W / total
     if model.prior in ("half-cauchy", "normal-gamma"):
         if model.prior == "half-cauchy":
-            scale = np.diag(current)[:K] + 4 * np.sqrt(K)
-            shape, rate = 0.5, 1 / invgamma.rvs(1, scale=scale, random_state=rng)
+            lambdas = np.diag(current)[:K]
+            scales = common_scales(K)
+            # of lambda, if its root has a half-Cauchy density in 1 / lambda: a beta prime density
+            log_p = betaprime.logpdf(lambdas * scales[:, None] ** 2, 0.5, 0.5).sum(axis=1)
+            log_p += 2 * K * np.log(scales)
+            p = np.exp(log_p - log_p.max())
+            a = rng.choice(scales, p=p / p.sum())
+            auxiliary = invgamma.rvs(1, scale=lambdas + 1 / a**2, random_state=rng)
+            shape, rate = 0.5, 1 / auxiliary
         rate = rate + g @ (W - centre) ** 2 / 2 + total * centre**2 / (2 * (total + 1))
         scales = rng.gamma(shape + n / 2, 1 / rate)
         mean[:K] = rng.normal(total * centre / (total + 1), 1 / np.sqrt((total + 1) * scales))

@@ -31,7 +31,7 @@ def prior_of_a_side(model: gibbs.Model, rng: np.random.Generator) -> tuple[np.nd
     if model.prior in ("half-cauchy", "normal-gamma"):
         scales = rng.exponential(1 / 5, K)
         if model.prior == "half-cauchy":
-            scales = 4 * np.sqrt(K) / rng.standard_cauchy(K) ** 2
+            scales = (rng.choice(gibbs.common_scales(K)) * rng.standard_cauchy(K)) ** -2
         mean[:K] = rng.normal(0, scales**-0.5)
         precision[:K, :K] = np.diag(scales)
     if model.prior == "normal-wishart":

@@ -7,8 +7,9 @@ of the bias is not drawn: it is 0, or for counts half the logarithm of their mea
 drawn from its exact conditional:
 
 - ``fixed``: m = 0, Lambda = lambda I [Simsekli 2016, 4.3]; nothing is drawn.
-- ``half-cauchy``: Lambda = diag(lambda), lambda_k^-1/2 half-Cauchy, m_k | lambda_k ~ N(0, 1 /
-  lambda_k); the bias keeps its normal-gamma prior. Columns that the ratings do not need vanish.
+- ``half-cauchy``: Lambda = diag(lambda), lambda_k^-1/2 half-Cauchy with a common scale, m_k |
+  lambda_k ~ N(0, 1 / lambda_k); the bias keeps its normal-gamma prior. Columns that the ratings do
+  not need vanish. The scale is no state: it is drawn given lambda, and then lambda given it.
 - ``normal-gamma``: Lambda = diag(lambda), lambda_k ~ Gamma(1, rate 5),
   m_k | lambda_k ~ N(0, 1 / lambda_k) [Nemeth 2021, 6.3]; standardised as in `RowPriors`.
 - ``normal-wishart``: (m, Lambda) ~ N(m | 0, (2 Lambda)^-1) W(Lambda | I, K) [Salakhutdinov 2008,
@@ -63,6 +64,9 @@ START_MEAN = 1.0
 #: the biases, which converge first.
 MOVE_EVERY = 5
 FIRST_MOVE = 50
+
+#: Values of the common scale of the columns of a factor, in units of sqrt(b) (`RowPriors`).
+COMMON_SCALES = 2.0 ** np.arange(-6, 1.25, 0.25)
 
 MEAN = Quantity("{}.mean", ("column",), columns=1, started=True, per_state=True)
 PRECISION = Quantity(
@@ -158,7 +162,8 @@ class RowPriors(Part[RowSettings]):
     prior has lambda_k ~ Gamma(4, rate 3 b), so that E[1 / lambda_k] = b. Then E[W_ik^2] = 2 b,
     which includes the variance of m. With b = 1 / (4 sqrt K), E[(W_i . H_j)^2] = 4 K b^2 is a
     quarter of the ratings' variance. For the biases b = 1/8, so that a_i and b_j together account
-    for another quarter. The half-Cauchy prior of lambda_k^-1/2 has the median sqrt(b).
+    for another quarter. The half-Cauchy prior of lambda_k^-1/2 has a scale A that the columns of a
+    factor share, with log A uniform from log(sqrt(b) / 64) to log(2 sqrt(b)) [Carvalho 2010].
 
     Parameters
     ----------
@@ -210,7 +215,7 @@ class RowPriors(Part[RowSettings]):
         self.precision_prior = conjugate.PUBLISHED_PRIOR
         self.bias_prior = conjugate.PUBLISHED_PRIOR
         variance = self.width / start_precision(self.rank)
-        self.median_sd = sqrt(variance)
+        self.scales = sqrt(variance) * COMMON_SCALES
         if self.standardised:
             self.precision_prior = conjugate.with_mean_variance(variance)
             self.bias_prior = conjugate.with_mean_variance(self.width * 0.125)
@@ -368,7 +373,8 @@ class RowPriors(Part[RowSettings]):
                 prior = self.precision_prior
                 if self.prior == "half-cauchy":
                     current = self.parameters.precision[factor][: self.rank]
-                    prior = conjugate.draw_half_cauchy(current, self.median_sd, rng)
+                    scale = conjugate.draw_scale(current, self.scales, rng)
+                    prior = conjugate.draw_half_cauchy(current, scale, rng)
                 mean, precision = self._draw_diagonal(moments, prior, terms, rng)
             self.parameters.mean[factor] = mean
             self.parameters.precision[factor] = precision

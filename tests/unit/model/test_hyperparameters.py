@@ -8,7 +8,12 @@ from mpi4py import MPI
 from scipy import stats
 from support import Model, factor_target
 
-from dsgmcmc.model.conjugate import draw_half_cauchy, draw_normal_gamma, draw_wishart
+from dsgmcmc.model.conjugate import (
+    draw_half_cauchy,
+    draw_normal_gamma,
+    draw_scale,
+    draw_wishart,
+)
 from dsgmcmc.model.parts.base import NO_TERMS
 from dsgmcmc.model.parts.noise import NU_START
 from dsgmcmc.samplers.hamcmc import HAMCMC, HAMCMCConfig
@@ -127,6 +132,17 @@ def test_the_half_cauchy_prior_of_a_column_has_the_posterior_of_quadrature(sd: f
     for level in (0.05, 0.25, 0.5, 0.75, 0.95):
         quantile = np.interp(level, share, grid)
         assert np.mean(found < quantile) == pytest.approx(level, abs=0.012)
+
+
+def test_the_common_scale_of_columns_has_the_posterior_of_their_densities() -> None:
+    """Shares of draws are the products of half-Cauchy densities, to four standard errors."""
+    sds = np.array([0.02, 0.05, 0.9])
+    scales = np.array([0.01, 0.05, 0.2, 1.0])
+    density = stats.halfcauchy.pdf(sds, scale=scales[:, None]).prod(axis=1)
+    rng = np.random.default_rng(1)
+    draws = [draw_scale(sds**-2, scales, rng) for _ in range(10_000)]
+    found = np.mean(np.equal.outer(draws, scales), axis=0)
+    assert found == pytest.approx(density / density.sum(), abs=0.02)
 
 
 def test_spare_columns_vanish_and_needed_ones_stay(data: Path) -> None:
