@@ -24,7 +24,9 @@ from dsgmcmc.storage.store import seal, unseal
 from dsgmcmc.terminal import plain
 
 MAX_BYTES = 1 << 22
-COVERAGE_OFF = 0.02  # warn if coverage of 90 % intervals is further from 0.9, beyond chance
+#: Warn if the coverage of intervals is further from their level, beyond chance; in the middle of a
+#: distribution, rounding and heavy tails of ratings move it more.
+COVERAGE_OFF = {"0.9": 0.02, "0.95": 0.02, "0.8": 0.05, "0.5": 0.1}
 
 UNSEEN = 1e-4  # differences of log scores below this are not reported
 
@@ -473,22 +475,29 @@ def _comparative(gain: float, error: float) -> str:
 
 
 def _miscalibrated(summary: Summary) -> list[str]:
-    """Warn if 90 % intervals contain too many or too few test ratings, beyond chance."""
-    covered = summary["coverage"]["0.9"]
-    # intervals are rounded to levels, which adds to coverage, but not to the width
-    if covered > 0.9 and summary.get("narrower_than_levels"):
-        return []
+    """Warn if intervals contain too many or too few test ratings, beyond chance.
+
+    Of a user or item without training ratings all test ratings share an error, and count once.
+    """
     number = summary.get("test_ratings", 10**6) - summary.get("bounded", 0)
-    chance = 3 * sqrt(0.9 * 0.1 / number)
-    if abs(covered - 0.9) <= max(COVERAGE_OFF, chance):
-        return []
-    size = "too narrow"
-    if covered > 0.9:
-        size = "too wide"
-    return [
-        f"90 % intervals contain {covered:.1%} of the test ratings: predictive distributions are"
-        f" {size}"
-    ]
+    number = max(1, min(number, summary.get("independent", number)))
+    for name, off in COVERAGE_OFF.items():
+        level = float(name)
+        covered = summary["coverage"].get(name, level)
+        # intervals are rounded to levels, which adds to coverage, but not to the width
+        if covered > level and summary.get("narrower_than_levels"):
+            continue
+        chance = 3 * sqrt(level * (1 - level) / number)
+        if abs(covered - level) <= max(off, chance):
+            continue
+        size = "too narrow"
+        if covered > level:
+            size = "too wide"
+        return [
+            f"{100 * level:.0f} % intervals contain {covered:.1%} of the test ratings: predictive"
+            f" distributions are {size}"
+        ]
+    return []
 
 
 def temperature_warnings(temperatures: Mapping[str, Mapping[str, Any]]) -> list[str]:

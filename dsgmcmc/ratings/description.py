@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
+
 from dsgmcmc.ratings.file import Ratings
-from dsgmcmc.ratings.format import SIDES, Side
+from dsgmcmc.ratings.format import SIDES, SLAB, Side, row_slabs
 
 
 def describe_ratings(ratings: Ratings) -> dict[str, str]:
@@ -68,6 +70,21 @@ def _describe_test(ratings: Ratings) -> str:
     if untrained := describe_untrained(ratings.untrained):
         text += f"; {untrained}"
     return text
+
+
+def independent_tests(ratings: Ratings) -> int:
+    """Count test ratings; those of a user or item without training ratings are one together."""
+    numbers = np.diff(ratings.test_indptr)
+    has_training = np.diff(ratings.row_indptr) > 0
+    independent = int(np.count_nonzero(numbers[~has_training]))
+    untrained = set[int]()
+    for start, stop in row_slabs(ratings.test_indptr, SLAB):
+        columns = ratings.columns("test", start, stop)
+        columns = columns[np.repeat(has_training[start:stop], numbers[start:stop])]
+        is_trained = ratings.column_counts[columns] > 0
+        independent += int(np.count_nonzero(is_trained))
+        untrained.update(np.unique(columns[~is_trained]).tolist())
+    return independent + len(untrained)
 
 
 def describe_untrained(counts: Mapping[str, int]) -> str:

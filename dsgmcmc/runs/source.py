@@ -36,7 +36,7 @@ from dsgmcmc.posterior.index import write_index
 from dsgmcmc.posterior.lists.liked import liked_facts
 from dsgmcmc.posterior.progress import newest_states
 from dsgmcmc.posterior.run import Run
-from dsgmcmc.ratings.description import doubts_about_test
+from dsgmcmc.ratings.description import doubts_about_test, independent_tests
 from dsgmcmc.ratings.file import Ratings
 from dsgmcmc.ratings.float32 import find_bad_scale
 from dsgmcmc.ratings.reversed_items import describe_reversed
@@ -306,8 +306,8 @@ class RatingsSource:
             chains); ``temperatures``, ``agreement`` of chains, ``slowest`` and ``unmixed`` shared
             parameters (`dsgmcmc.diagnostics.convergence`); ``rmse_mean``, ``mae_mean`` and other
             scores on the ``test_ratings`` (`dsgmcmc.diagnostics.scores`); ``untrained``, how many
-            of these are of users or items without training ratings; ``baselines`` and
-            ``over_biases``
+            of these are of users or items without training ratings, and ``independent``, how many
+            count if each of these users and items counts once; ``baselines`` and ``over_biases``
             (`dsgmcmc.diagnostics.baselines`). For clicks, and without test ratings, ``rmse_mean``
             and ``mae_mean`` are null. Clicks have ``rankings`` instead, if draws were saved
             (`dsgmcmc.diagnostics.ranking`).
@@ -365,6 +365,7 @@ class RatingsSource:
             "mae_mean": scores.pop("mae"),
             "test_ratings": scores.pop("ratings"),
             "untrained": self.ratings.untrained,
+            "independent": independent_tests(self.ratings),
             **scores,
             "baselines": facts.get("baselines"),
             "over_biases": None if over_biases is None else over_biases.result(),

@@ -21,6 +21,8 @@ from dsgmcmc.features.described import Description
 from dsgmcmc.input.arrays import ratings_source
 from dsgmcmc.input.titles import read_titles
 from dsgmcmc.prepare.prepare import prepare_ratings
+from dsgmcmc.ratings.description import independent_tests
+from dsgmcmc.ratings.file import Ratings
 
 BIG = 76561197960265729  # an id of Steam, which no float64 has
 USERS, ITEMS, X = planted(rows=12, columns=9, share=0.6)
@@ -192,6 +194,8 @@ def test_names_are_the_same_in_every_file(tmp_path):
             "user": users,
             "item": items,
         }
+        with Ratings(tmp_path / "o.h5") as ratings:
+            assert independent_tests(ratings) == 2, "a user or item without training counts once"
         entity = "item" if items else "user"
         assert (
             result.err.count(f"warning: all test ratings are of {entity}s without training ratings")
