@@ -22,6 +22,7 @@ from dsgmcmc.model.likelihoods.limits import FACT as LIMITS
 from dsgmcmc.model.likelihoods.limits import RESOLUTION_FACT as RESOLUTION
 from dsgmcmc.model.likelihoods.limits import limits_of, resolution_of
 from dsgmcmc.model.likelihoods.ordinal.ordinal import recognised_levels
+from dsgmcmc.model.likelihoods.student_t import FEW_VALUES
 from dsgmcmc.model.limits import Limits
 from dsgmcmc.model.log_scale import on_scale
 from dsgmcmc.model.parts.base import ChainFacts
@@ -138,7 +139,9 @@ class RatingsSource:
             # a run keeps the levels with which it was begun
             chosen["item_levels"] = chosen_before.get("item_levels", "observed")
         if not saved and "coupled_noise" not in chosen_before:
-            chosen["coupled_noise"] = requested.draws_noise_scales
+            # of levels and rare counts, the rows with little noise are no small ones: robust.md
+            is_measured = requested.draws_noise_scales and ratings.levels(FEW_VALUES) is None
+            chosen["coupled_noise"] = is_measured
         if requested.until is None and requested.iterations is None and not ratings.nnz_test:
             log.info(
                 "without test ratings a run has no target accuracy: it ends after %s",

@@ -6,9 +6,9 @@
 
 A set is a name of `tests/measured_sets.py` or of `tests/shapes.py`, whose seeds make other ratings,
 or a file that `dsgmcmc prepare` reads, with a test set. Each model of `MODELS` is sampled by the
-command for `--sweeps` sweeps by Gibbs, and its RMSE, MAE and log score on the held-out ratings are
-printed. *apart* are models whose rows have one prior, whatever their noise; *default* is what the
-command chooses.
+command for `--sweeps` sweeps; RMSE, MAE and log density of the held-out ratings are printed.
+*apart* are models whose rows have one prior, whatever their noise, and the others those whose rows
+have the scale of their noise in it; *default* is what the command chooses.
 """
 
 import json
@@ -21,24 +21,26 @@ from shapes import SHAPES
 
 from dsgmcmc.parallel.mpirun import run_dsgmcmc
 
+COUPLED = ("--set", "coupled_noise=true")
 APART = ("--set", "coupled_noise=false")
 MODELS = {
     "default": (),
     "shared": ("--noise", "shared"),
-    "by-user": ("--noise", "by-user"),
-    "by-item": ("--noise", "by-item"),
-    "both": ("--noise", "both"),
+    "by-user": ("--noise", "by-user", *COUPLED),
+    "by-item": ("--noise", "by-item", *COUPLED),
+    "both": ("--noise", "both", *COUPLED),
     "by-user, apart": ("--noise", "by-user", *APART),
     "by-item, apart": ("--noise", "by-item", *APART),
     "both, apart": ("--noise", "both", *APART),
 }
 
 
-def command(*words: str) -> None:
-    """Run a command of the program, which must succeed."""
+def command(*words: str) -> str:
+    """Run a command of the program; return the last line of its messages if it fails."""
     done = run_dsgmcmc(list(words))
     if done.returncode:
-        raise SystemExit(done.stderr)
+        return done.stderr.strip().rpartition("\n")[2]
+    return ""
 
 
 def prepared(name: str, test: str, seed: int, data: Path) -> None:
@@ -47,7 +49,9 @@ def prepared(name: str, test: str, seed: int, data: Path) -> None:
     if name in makers:
         makers[name](seed).prepare(data, seed)
     else:
-        command("prepare", name, str(data), "--test", test)
+        failed = command("prepare", name, str(data), "--test", test)
+        if failed:
+            raise SystemExit(failed)
 
 
 def main() -> None:
@@ -58,6 +62,7 @@ def main() -> None:
     parser.add_argument("--rank", default="auto")
     parser.add_argument("--features", default="yes")
     parser.add_argument("--sampler", default="gibbs")
+    parser.add_argument("--scale", default="identity")
     parser.add_argument("--sweeps", type=int, default=300)
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--models", nargs="+", default=list(MODELS))
@@ -72,15 +77,19 @@ def main() -> None:
                     sampled = ("sample", str(data), "--out", str(out), "--seed", str(seed))
                     length = ("--iterations", f"{options.sweeps}sweeps", "--burn-in", "100sweeps")
                     given = ("--rank", options.rank, "--features", options.features)
+                    given += ("--scale", options.scale)
                     sampler = ("--sampler", options.sampler)
-                    command(*sampled, *length, *given, *sampler, *MODELS[model])
+                    failed = command(*sampled, *length, *given, *sampler, *MODELS[model])
+                    if failed:
+                        print(f"{name:10} {seed} {model:16} {failed}", flush=True)
+                        continue
                     summary = json.loads((out / "summary.json").read_text(encoding="utf-8"))
-                    print(
-                        f"{name:10} {seed} {model:16} RMSE {summary['rmse_mean']:.4f}"
-                        f"  MAE {summary['mae_mean']:.4f}"
-                        f"  log density {summary['log_predictive_density']:.4f}",
-                        flush=True,
-                    )
+                    figures = [
+                        f"{summary[key]:.4f}"
+                        for key in ("rmse_mean", "mae_mean", "log_predictive_density")
+                        if summary[key] is not None
+                    ]
+                    print(f"{name:10} {seed} {model:16}", *figures, flush=True)
 
 
 if __name__ == "__main__":

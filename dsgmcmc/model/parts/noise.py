@@ -142,7 +142,7 @@ class NoiseSettings(BaseModel):
         "Give the factors of a row the scale of its noise, if users or items have noise levels of"
         " their own.",
         False,
-        shown="yes; no in runs that were begun without it",
+        shown="yes with more than 100 different ratings; no in runs that were begun without it",
         offered=False,
         later=True,
     )
