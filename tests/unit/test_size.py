@@ -42,7 +42,7 @@ NODES = {
     "features": 16_550,
     "input": 49_900,
     "kernels": 29_850,
-    "model": 80_000,
+    "model": 80_400,
     "parallel": 10_300,
     "plots": 7_500,
     "posterior": 73_250,

@@ -37,7 +37,7 @@ from dsgmcmc.model.likelihoods.own_prior import OwnParameters, OwnPrior
 from dsgmcmc.model.likelihoods.row_scales import MOVE, STEP
 from dsgmcmc.model.quantity import Quantity, Sampled
 from dsgmcmc.targets.state import ParameterBlock, Rows
-from dsgmcmc.types import Float32, Float64, Int64, Purpose
+from dsgmcmc.types import Array, Float32, Float64, Int64, Purpose
 
 CUTS = "cuts"
 CUT_SLOPE = "cut_slope"
@@ -197,7 +197,13 @@ def _by_coordinate(slopes: Float64, widths: Float64) -> Float64:
 
 
 def move_gaps(
-    rows: Rows, slopes: Float64, *, information: Float64, earlier: Float64, precision: Float64
+    rows: Rows,
+    slopes: Float64,
+    *,
+    n: Array,
+    information: Float64,
+    earlier: Float64,
+    precision: Float64,
 ) -> None:
     """Move d of all rows, given `slopes_of` the rows after the last sweep.
 
@@ -205,6 +211,8 @@ def move_gaps(
     ----------
     rows : Rows
     slopes : (n, R - 1) float64
+    n : (n,) float
+        Numbers of ratings of the rows.
     information : (R - 2,) float64
         Largest Fisher information of a rating on each log gap.
     earlier, precision : (R - 2,) float64
@@ -219,7 +227,7 @@ def move_gaps(
         MOVE_GAPS,
         Purpose.GAP,
         slopes.shape[1] - 1,
-        n=rows.n_data,
+        n=n,
         half=STEP / 2,
         information=information.astype(rows.dtype),
         earlier=earlier.astype(rows.dtype),

@@ -159,15 +159,21 @@ class ThresholdModel:
         """Gradient of the energy at coordinates, given the `slopes` of the log likelihood."""
         return np.asarray(self.prior_precision * position - slopes)
 
-    def move(self, state: Thresholds, slopes: Float64, rng: Generator) -> dict[str, Float64]:
-        """Make one step of BAOAB, given `slopes`; return the new state's arrays by name."""
+    def move(
+        self, state: Thresholds, slopes: Float64, rng: Generator, scale: float = 1.0
+    ) -> dict[str, Float64]:
+        """Make one step of BAOAB, given `slopes`; return the new state's arrays by name.
+
+        The information on the anchor grows with the square of the ratings' `scale`; gaps get
+        smaller as scales grow, so that the information on log gaps does not.
+        """
         middle = len(slopes) // 2
         anchor = self.anchor
         anchored = re_anchored(state.position, middle, anchor)
         bent = _bent(np.delete(anchored, anchor) - self._log_gaps)
         gradient = self.with_anchor(state.position, self.gradient(state.position, slopes))
         gap_gradient = np.delete(gradient, anchor) * bent.slope - bent.log_slope_derivative
-        gradient = np.insert(gap_gradient, anchor, gradient[anchor])
+        gradient = np.insert(gap_gradient, anchor, gradient[anchor] / scale)
 
         kick = STEP * np.linalg.solve(self._root, gradient)
         kicked = state.momentum - np.clip(kick, -LARGEST_KICK, LARGEST_KICK)
@@ -176,7 +182,7 @@ class ThresholdModel:
 
         y = bent.y + np.delete(drift, anchor)
         log_gaps = self._log_gaps + np.log(np.logaddexp(0.0, y))
-        new = np.insert(log_gaps, anchor, anchored[anchor] + drift[anchor])
+        new = np.insert(log_gaps, anchor, anchored[anchor] + drift[anchor] / scale)
         return Thresholds(re_anchored(new, anchor, middle), momentum).arrays()
 
     def with_anchor(self, position: Float64, gradient: Float64) -> Float64:
