@@ -6,7 +6,7 @@ import inspect
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -396,6 +396,14 @@ def export(
             help="CSV or Parquet: difficulties and abilities, if ratings are ordered levels.",
         ),
     ] = False,
+    ranking: Annotated[
+        Literal["user", "item"] | None,
+        typer.Option(
+            "--ranking",
+            help="CSV or Parquet: rank all items over all users, or users over items.",
+            show_default=False,
+        ),
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace OUT.")] = False,
 ) -> None:
     """Write a run to one file: Parquet with factors by the original names, or netCDF for ArviZ.
@@ -412,9 +420,18 @@ def export(
       dsgmcmc export run -o run.nc
       dsgmcmc export run -o items.csv --items
       dsgmcmc export seed-0 seed-1 seed-2 -o joined.nc
+      dsgmcmc export run -o ranking.csv --ranking item
     """
     from dsgmcmc.posterior.export import export as write
     from dsgmcmc.posterior.run import Run
 
     run, *others = map(Run, runs)
-    write(run, out, others=others, draws=draws, items=items, force=force)
+    write(
+        run,
+        out,
+        others=others,
+        draws=draws,
+        items=items,
+        ranking=ranking,
+        force=force,
+    )

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.posterior.index import Vocabulary
 from dsgmcmc.posterior.item_parameters import parameter_tables
 from dsgmcmc.posterior.loadings import turned_loadings
+from dsgmcmc.posterior.matrix.ranking import ranking as ranked
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.traces import (
     TEST_LOG_LIKELIHOOD,
@@ -38,6 +39,7 @@ from dsgmcmc.posterior.traces import (
 )
 from dsgmcmc.settings import named
 from dsgmcmc.storage.files import check_target, write_file
+from dsgmcmc.tables.result import Table
 from dsgmcmc.types import Array, Int32, Int64
 
 FORMATS = {".parquet": "parquet", ".pq": "parquet", ".nc": "netcdf"}
@@ -60,6 +62,7 @@ def export(
     others: Sequence[Run] = (),
     draws: bool = False,
     items: bool = False,
+    ranking: Literal["user", "item"] | None = None,
     force: bool = False,
 ) -> None:
     """Write a run to one file, atomically.
@@ -75,6 +78,8 @@ def export(
         Whether to write draws instead of moments to a Parquet file.
     items : bool
         Whether to write parameters of items and users of levels, to a CSV or Parquet file.
+    ranking : {"user", "item"}, optional
+        Side whose ranking (`dsgmcmc.posterior.matrix.ranking`) is written to such a file.
     force : bool
         Whether to replace `out` if it exists.
 
@@ -86,16 +91,17 @@ def export(
     WriteError
         If the file cannot be written.
     """
-    if others and (items or out.suffix.lower() != ".nc"):
+    if others and (items or ranking or out.suffix.lower() != ".nc"):
         raise InputError("several runs become one netCDF file: give --out FILE.nc, or one run")
-    if items:
-        _export_items(run, out, draws=draws, force=force)
+    if items or ranking:
+        if draws or (items and ranking):
+            raise InputError("give one of --draws, --items and --ranking: a file has one table")
+        tables = parameter_tables(run)
+        if ranking:
+            tables = iter([ranked(run, kind=ranking)])
+        _export_tables(tables, out, force=force)
         return
-    file_format = FORMATS.get(out.suffix.lower())
-    if file_format is None:
-        raise InputError(f"{out}: the suffix of the file must be one of {', '.join(FORMATS)}")
-    if draws and file_format != "parquet":
-        raise InputError(f"{named('draws')} needs a Parquet file; a netCDF file has the traces")
+    file_format = _format_of(out, draws)
     if draws:
         run.need_draws()
     check_target(out, force)
@@ -115,16 +121,24 @@ def export(
             write_blocks(_moment_tables(run), out)
 
 
-def _export_items(run: Run, out: Path, *, draws: bool, force: bool) -> None:
-    """Write parameters of items and users to a file, as `export` does."""
+def _format_of(out: Path, draws: bool) -> str:
+    """Return the format of a file, by its suffix; raises InputError as `export`."""
+    file_format = FORMATS.get(out.suffix.lower())
+    if file_format is None:
+        raise InputError(f"{out}: the suffix of the file must be one of {', '.join(FORMATS)}")
+    if draws and file_format != "parquet":
+        raise InputError(f"{named('draws')} needs a Parquet file; a netCDF file has the traces")
+    return file_format
+
+
+def _export_tables(tables: Iterator[Table], out: Path, *, force: bool) -> None:
+    """Write tables of equal columns to a CSV or Parquet file."""
     from dsgmcmc.tables.written import output_format, write_blocks  # loads DuckDB
 
-    if draws:
-        raise InputError("--items has no draws: leave out --draws")
     output_format(out)
     check_target(out, force)
     with writing(out):
-        write_blocks(parameter_tables(run), out)
+        write_blocks(tables, out)
 
 
 def _labels(run: Run, entity: str) -> dict[str, Array]:

@@ -35,7 +35,7 @@ PARAMETERS_OF_SAMPLE = 34
 #: into fewer lines changes nothing. Whoever raises a number says in the changelog, under *Taken
 #: out*, what went for it.
 NODES = {
-    "cli": 8_100,
+    "cli": 8_150,
     "config": 6_050,
     "densities": 23_950,
     "diagnostics": 18_000,
@@ -45,7 +45,7 @@ NODES = {
     "model": 80_400,
     "parallel": 10_300,
     "plots": 7_500,
-    "posterior": 73_250,
+    "posterior": 74_150,
     "prepare": 14_200,
     "ratings": 15_450,
     "runs": 30_500,

@@ -9,7 +9,9 @@ from typing import Any, Literal, Self
 import numpy as np
 
 from dsgmcmc.errors import InputError
+from dsgmcmc.input.arrays import list_names
 from dsgmcmc.posterior.cells.predict import Predictor
+from dsgmcmc.posterior.draws import OTHER
 from dsgmcmc.posterior.fitted.state import FittedState, renewing
 from dsgmcmc.posterior.index import unknown_names
 from dsgmcmc.posterior.matrix.complete import (
@@ -19,6 +21,7 @@ from dsgmcmc.posterior.matrix.complete import (
 )
 from dsgmcmc.posterior.matrix.known import KnownCells
 from dsgmcmc.posterior.matrix.labels import RowsOf
+from dsgmcmc.posterior.matrix.ranking import ranking
 from dsgmcmc.posterior.matrix.target import other_matrix, training_matrix
 from dsgmcmc.posterior.matrix.three_way import CellCompletion
 from dsgmcmc.posterior.rows.columns import form_of_run
@@ -40,6 +43,7 @@ class Matrices(FittedState):
         return_std: bool = False,
         known: Literal["given", "fitted"] = "given",
         rows: RowsOf | None = None,
+        noise: bool = True,
     ) -> Any:
         """Fill the holes of a matrix with a row for each user and a column for each item.
 
@@ -60,6 +64,8 @@ class Matrices(FittedState):
         rows : {"training"}, optional
             The rows of X are those of the training, although they have no labels, or the training
             had none. By default such rows are new.
+        noise : bool
+            Whether `draws` are new ratings; otherwise expected ratings, one posterior draw each.
 
         Returns
         -------
@@ -88,6 +94,8 @@ class Matrices(FittedState):
             raise InputError("give either draws or return_std")
         if return_std:
             self._need_sd()
+        if not noise:
+            self._refuse_noiseless(draws)
         if self._fitted().directions:
             mean, sd = self._complete_cells(X, known == "fitted", draws)
             if return_std:
@@ -96,12 +104,57 @@ class Matrices(FittedState):
         target, predictor = self._target(X, rows)
         completion = Completion(self._fitted(), target.items, self.clip, predictor)
         fitted = known == "fitted"
-        matrices, sds = complete(completion, target, draws=draws, sd=return_std, fitted=fitted)
+        matrices, sds = complete(
+            completion, target, draws=draws, sd=return_std, fitted=fitted, noise=noise
+        )
         if draws:
             return matrices
         if return_std:
             return matrices[0], sds
         return matrices[0]
+
+    def _refuse_noiseless(self, draws: int) -> None:
+        """Raise InputError if there are no draws, or none without noise."""
+        if not draws:
+            raise InputError("noise=False is for draws: expected ratings have no noise")
+        if self._fitted().directions:
+            raise InputError("draws of a model of three directions have noise")
+
+    @renewing
+    def ranking(
+        self,
+        kind: Literal["user", "item"] = "item",
+        *,
+        over: Any = None,
+        lowest: bool = False,
+    ) -> Any:
+        """Rank all items over all users, or users over items, by their average expected rating.
+
+        Parameters
+        ----------
+        kind : {"user", "item"}
+            Side that is ranked.
+        over : sequence of names, optional
+            Users (or items) over which expected ratings are averaged.
+        lowest : bool
+            Whether the lowest average is best.
+
+        Returns
+        -------
+        Table or data frame
+            As `dsgmcmc.posterior.matrix.ranking.ranking` returns.
+
+        Raises
+        ------
+        InputError
+            If a name is unknown, or the model predicts no ratings.
+        """
+        run = self._fitted()
+        rows = None
+        if over is not None:
+            other = run.vocabulary(OTHER[kind])
+            rows = other.index_of(list_names(over, other.entity, other.parts), refuse=True)
+        return self._table(ranking(run, kind=kind, over=rows, lowest=lowest))
 
     def transform(self, X: Any, *, rows: RowsOf | None = None) -> Any:
         """Return `complete(X)`: the matrix without holes, as scikit-learn's imputers do."""

@@ -169,7 +169,13 @@ class Completion:
             yield slice(start, start + step)
 
     def filled(
-        self, users: Int32, bounded: BoundedCells | None, *, draws: int = 0, sd: bool = False
+        self,
+        users: Int32,
+        bounded: BoundedCells | None,
+        *,
+        draws: int = 0,
+        sd: bool = False,
+        noise: bool = True,
     ) -> Iterator[Block]:
         """Yield all cells of users, block after block.
 
@@ -182,9 +188,11 @@ class Completion:
             Number of matrices that are drawn, one after the other; 0 predicts one.
         sd : bool
             Whether to predict also standard deviations.
+        noise : bool
+            Whether draws are new ratings; otherwise expected ratings, at one draw each.
         """
         if draws:
-            yield from self._drawn(users, bounded, draws)
+            yield from self._drawn(users, bounded, draws, noise=noise)
             return
         for rows in self.blocks(users, by_draws=sd):
             within = cells_in_rows(bounded, rows)
@@ -193,7 +201,9 @@ class Completion:
             else:
                 yield Block(0, rows, self.means(users[rows], within))
 
-    def _drawn(self, users: Int32, bounded: BoundedCells | None, draws: int) -> Iterator[Block]:
+    def _drawn(
+        self, users: Int32, bounded: BoundedCells | None, draws: int, *, noise: bool
+    ) -> Iterator[Block]:
         """Yield the blocks of all matrices that are drawn, matrix after matrix."""
         for number, position in enumerate(self.positions(draws)):
             for rows in self.blocks(users, by_draws=True):
@@ -203,6 +213,7 @@ class Completion:
                     number=number,
                     position=position,
                     bounded=cells_in_rows(bounded, rows),
+                    noise=noise,
                 )
                 yield Block(number, rows, drawn)
 
@@ -373,8 +384,11 @@ class Completion:
         number: int,
         position: int,
         bounded: BoundedCells | None = None,
+        noise: bool = True,
     ) -> Array:
         """Return new ratings of users drawn at a saved draw, noise included, (n, J).
+
+        Without `noise` they are expected ratings, of cells within bounds those of all new ratings.
 
         Parameters
         ----------
@@ -390,6 +404,9 @@ class Completion:
         """
         run = self.run
         draws = self._draws.drawn(position, users, first, number)
+        if not noise:
+            expected = run.config.law.expectation(draws, run.mean, run.levels).mean
+            return self._clipped(expected.reshape(len(users), -1))
         uniforms = self._draws.uniforms(users, first, number)
         predictive = run.config.law.predictive(draws, run.mean, run.levels)
         drawn = self._clipped(predictive.quantile(uniforms.reshape(-1)).reshape(uniforms.shape))
@@ -438,10 +455,12 @@ def complete(
     draws: int = 0,
     sd: bool = False,
     fitted: bool = False,
+    noise: bool = True,
 ) -> tuple[list[Any], Any]:
     """Return matrices with their holes filled, or, if `fitted`, with all cells predicted.
 
-    There is one with expected ratings, or `draws` matrices with draws of new ratings. The second
+    There is one with expected ratings, or `draws` matrices with draws of new ratings or, without
+    `noise`, of expected ratings. The second
     result are the standard deviations of a new rating in each cell, if `sd`: known cells have 0,
     unless they are `fitted`. The values of `target` become those of the first matrix.
     """
@@ -452,7 +471,7 @@ def complete(
     if sd:
         sds = np.where(np.isnan(target.values), np.nan, 0.0)
     bounded = None if fitted else target.bounded
-    for block in completion.filled(target.users, bounded, draws=draws, sd=sd):
+    for block in completion.filled(target.users, bounded, draws=draws, sd=sd, noise=noise):
         if block.sd is not None:
             _fill(sds[block.rows], block.sd, fitted=fitted)
         _fill(matrices[block.number][block.rows], block.values, fitted=fitted)
