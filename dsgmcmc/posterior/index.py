@@ -248,6 +248,13 @@ class Vocabulary:
             raise unknown_names(self.entity, list(dict.fromkeys(names[index < 0].tolist())))
         return index
 
+    def rows_in_order(self, names: Array | None = None) -> Int64:
+        """Return the rows of names, without unknown ones; by default all, in the order of ids."""
+        if names is None:
+            return np.argsort(self.ids, kind="stable")
+        rows = self.index_of(names)
+        return rows[rows >= 0].astype(np.int64)
+
     def typed(self, names: Sequence[Any] | Array) -> Array:
         """Convert names to the type of `ids`, int64 or object.
 

@@ -336,10 +336,7 @@ def item_parameters(
         _set(table, "discrimination", estimates["discrimination"])
     if ratings is not None:
         table.update(item_fit(run, ratings)._asdict())
-    order: Array = np.argsort(run.items.ids, kind="stable")
-    if names is not None:
-        order = run.items.index_of(names)
-        order = order[order >= 0]
+    order = run.items.rows_in_order(names)
     return Table({name: column[order] for name, column in table.items()})
 
 

@@ -28,7 +28,7 @@ from dsgmcmc.posterior.moments import Estimates, over_draws
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.settings import named
 from dsgmcmc.tables.result import Table
-from dsgmcmc.types import Float64
+from dsgmcmc.types import Array, Float64
 
 #: Share of the variance that the columns of interest hold.
 SHARE = 0.99
@@ -195,8 +195,11 @@ def _number_of(shares: Float64) -> int:
     return int(np.searchsorted(np.cumsum(shares), SHARE * (1 - 1e-12))) + 1
 
 
-def loadings(run: Run) -> Loadings:
-    """Return loadings of items and scores of users, in one orientation of all draws and chains."""
+def loadings(run: Run, *, items: Array | None = None, users: Array | None = None) -> Loadings:
+    """Return loadings of items and scores of users, in one orientation of all draws and chains.
+
+    `items` and `users` are names in the order of the tables (`Vocabulary.rows_in_order`).
+    """
     orientation = Orientation.find(run)
 
     def arrays_at(position: int) -> dict[str, Float64]:
@@ -208,18 +211,19 @@ def loadings(run: Run) -> Loadings:
 
     estimates = over_draws(run, arrays_at)
     return Loadings(
-        items=_table(run.items, estimates["item"]),
-        users=_table(run.users, estimates["user"]),
+        items=_table(run.items, estimates["item"], items),
+        users=_table(run.users, estimates["user"], users),
         share=orientation.share,
         n_factors=orientation.n_factors,
     )
 
 
-def _table(names: Vocabulary, estimates: Estimates) -> Table:
-    columns = Table(names.table(names.ids))
+def _table(vocabulary: Vocabulary, estimates: Estimates, names: Array | None) -> Table:
+    order = vocabulary.rows_in_order(names)
+    columns = Table(vocabulary.table(vocabulary.ids[order]))
     for k in range(estimates.mean.shape[1]):
-        columns[f"factor_{k + 1}"] = np.ascontiguousarray(estimates.mean[:, k])
-        columns[f"factor_{k + 1}_sd"] = np.ascontiguousarray(estimates.sd[:, k])
+        columns[f"factor_{k + 1}"] = estimates.mean[order, k]
+        columns[f"factor_{k + 1}_sd"] = estimates.sd[order, k]
     return columns
 
 

@@ -45,7 +45,7 @@ NODES = {
     "model": 80_400,
     "parallel": 10_300,
     "plots": 7_500,
-    "posterior": 74_150,
+    "posterior": 74_250,
     "prepare": 14_200,
     "ratings": 15_450,
     "runs": 30_500,

@@ -6,6 +6,7 @@ from os import PathLike
 from typing import Any, Literal, Self
 
 from dsgmcmc.errors import InputError
+from dsgmcmc.posterior.draws import ENTITIES
 from dsgmcmc.posterior.fitted.matrices import Matrices
 from dsgmcmc.posterior.fitted.predictions import Predictions
 from dsgmcmc.posterior.fitted.rankings import Rankings
@@ -143,7 +144,8 @@ class FittedModel(Predictions, Matrices, Rankings):
         """Return loadings of items and scores of users, in one orientation of all draws and chains.
 
         Latent dimensions of draws differ by rotations; here they are rotated to their mean, which
-        is rotated by varimax (`dsgmcmc.posterior.loadings`).
+        is rotated by varimax (`dsgmcmc.posterior.loadings`). Tables have the order of the training
+        matrix, or else of names.
 
         Returns
         -------
@@ -156,7 +158,8 @@ class FittedModel(Predictions, Matrices, Rankings):
         InputError
             If the run has no saved draws or no factors.
         """
-        return loadings(self._fitted())
+        names = {entity: self._training.names(entity) for entity in ENTITIES}
+        return loadings(self._fitted(), items=names["item"], users=names["user"])
 
     @renewing
     def item_parameters(self, *, fit: bool = True, unit: Unit = "logit") -> Table:

@@ -1,6 +1,7 @@
 """Factors in one orientation: against made-up factors, between chains, and in every output."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from runs import make_run
 from support import typed
@@ -107,6 +108,17 @@ def test_sds_cover_the_truth(model, true_loadings):
     sds = np.column_stack([table[f"factor_{k + 1}_sd"] for k in range(FACTORS)])[order]
     away = np.abs(of_factors(table, "item_id") - true_loadings) / sds
     assert (away < 3).mean() > 0.95
+
+
+def test_tables_have_the_order_of_the_matrix():
+    """Of its rows and columns; the factor's own order is another one."""
+    cells = np.random.default_rng(0).normal(size=(30, 8))
+    rows = [f"v{k}" for k in range(30)]
+    columns = ["z", "a", "e10", "e9", "b", "y", "c", "d"]
+    frame = pd.DataFrame(cells, index=rows, columns=columns)
+    found = BPMF(rank=1, iterations=4, burn_in=2, matrix=True).fit(frame).loadings()
+    assert found.users["user_id"].tolist() == rows
+    assert found.items["item_id"].tolist() == columns
 
 
 def test_varimax_finds_simple_structure():
