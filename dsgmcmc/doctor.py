@@ -9,11 +9,13 @@ import contextlib
 import os
 import platform
 import re
+import resource
 import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -24,7 +26,12 @@ from dsgmcmc.errors import Exit, InputError
 from dsgmcmc.parallel.alone import Comm
 from dsgmcmc.parallel.comm import advice_on, is_single, launched, mpi_library, world_comm
 from dsgmcmc.parallel.machine import memory_limit, usable_cores
-from dsgmcmc.parallel.mpirun import LAUNCHER_VARIABLE, find_mpirun, openmpi_environment
+from dsgmcmc.parallel.mpirun import (
+    LAUNCHER_VARIABLE,
+    find_mpirun,
+    openmpi_environment,
+    run_dsgmcmc,
+)
 from dsgmcmc.parallel.ring import Ring
 
 #: Seconds for a probe; Python may start slowly from a busy shared file system.
@@ -48,6 +55,18 @@ ADVICE_MARK = " -> "
 MIN_SHARED_MEMORY = 256 << 20
 #: The normal number of a key of zeros: from 6627e8d5 and e169c58d in Random123's kat_vectors.
 FIRST_NORMAL = -0.9246626
+
+#: What `compile_kernels` runs on two small tables; {} stands for a folder with them.
+COMPILED = {
+    "prepare": "prepare {}/stars.csv {}/stars.h5",
+    "sample": "sample {}/stars.h5 --out {}/run --until none --iterations 60 --burn-in 20",
+    "predict": "predict {}/run {}/pairs.csv --out {}/predicted.csv",
+    "recommend": "recommend {}/run --user 1",
+    "gibbs": "sample {}/stars.h5 --out {}/gibbs --sampler gibbs --until none --iterations 60",
+    "compare": "compare {}/stars.h5 --out {}/stars.toml",
+    "prepare measurements": "prepare {}/measured.csv {}/measured.h5",
+    "compare measurements": "compare {}/measured.h5 --out {}/measured.toml",
+}
 
 Level = Literal["ok", "warning", "error"]
 
@@ -108,6 +127,41 @@ def examine(launch: bool = True) -> Iterator[Finding]:
         probe_kernels,
         "if Numba itself fails: pip install --force-reinstall numba llvmlite",
     )
+
+
+def compile_kernels(commands: Mapping[str, str] = COMPILED) -> Iterator[Finding]:
+    """Run commands on small tables, so that their kernels are compiled into the cache.
+
+    Yield the processor seconds of each, by the name of the command. Kernels of other ranks and
+    models are compiled when they are first needed.
+    """
+    rng = np.random.default_rng(0)
+    with tempfile.TemporaryDirectory() as folder:
+        pairs = np.argwhere(rng.random((60, 40)) < 0.6)
+        stars = rng.integers(1, 6, len(pairs))
+        measured = rng.normal(size=len(pairs))
+        tables = {
+            "pairs": (pairs, "user,item", "%d"),
+            "stars": (np.column_stack([pairs, stars]), "user,item,rating", "%d"),
+            "measured": (np.column_stack([pairs, measured]), "user,item,rating", "%g"),
+        }
+        for name, (table, header, numbers) in tables.items():
+            path = Path(folder, f"{name}.csv")
+            np.savetxt(path, table, numbers, ",", header=header, comments="")
+        for name, command in commands.items():
+            begin = _seconds_of_children()
+            done = run_dsgmcmc([word.format(folder) for word in command.split()])
+            if done.returncode:
+                yield Finding("Compiled", "error", f"{name}: {done.stderr.strip()}")
+                return
+            seconds = _seconds_of_children() - begin
+            yield Finding("Compiled", "ok", f"{name}: {seconds:.1f} s of the processor")
+
+
+def _seconds_of_children() -> float:
+    """Processor seconds of the processes that were started and have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def _try_probe(

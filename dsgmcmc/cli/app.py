@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 import warnings
 from collections.abc import Iterable
@@ -26,7 +27,8 @@ from dsgmcmc.errors import (
     is_of_disk,
     settings_written,
 )
-from dsgmcmc.terminal import complain, say
+from dsgmcmc.parallel.comm import is_first
+from dsgmcmc.terminal import complain, log, say
 
 #: Base class of the errors that typer raises for a wrong command line; typer does not export it.
 USAGE_ERROR: Any = typer.BadParameter.__base__
@@ -104,6 +106,9 @@ def main() -> None:
     `OSError`. Ctrl-C raises KeyboardInterrupt.
     """
     warnings.showwarning = _show_warning
+    if is_first():
+        log.addHandler(logging.StreamHandler())
+        log.setLevel(logging.INFO)
     with settings_written(option_name):
         _run(sys.argv[1:] or ["--help"])
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -226,6 +227,13 @@ def doctor(
             help="Test MPI by starting processes, which login nodes may forbid.",
         ),
     ] = True,
+    compile_: Annotated[
+        bool,
+        typer.Option(
+            "--compile",
+            help="Compile the usual kernels now, for this processor: minutes, once.",
+        ),
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Check that this machine can sample, and say how to fix any problem.
@@ -233,10 +241,19 @@ def doctor(
     The exit status is 1 if sampling cannot work. On a login node, run `dsgmcmc doctor --no-launch`.
     Under a launcher, as in `srun --mpi=pmix -n 2 dsgmcmc doctor`, its processes are tried.
     """
-    from dsgmcmc.doctor import examine
+    from dsgmcmc.doctor import compile_kernels, examine
     from dsgmcmc.parallel.comm import is_first
 
-    findings = list(examine(launch))
+    findings = []
+    checks = examine(launch)
+    if compile_ and is_first():
+        checks = chain(checks, compile_kernels())
+    for finding in checks:
+        findings.append(finding)
+        if is_first() and not as_json:
+            say(f"{finding.level:8} {finding.name:15} {finding.found}")
+            if finding.advice:
+                say(f"{'':24} -> {finding.advice}")
     if not is_first():
         return
     problems = sum(finding.level == "error" for finding in findings)
@@ -244,10 +261,6 @@ def doctor(
         listed = [finding._asdict() for finding in findings]
         say_json({"can_sample": not problems, "findings": listed})
     else:
-        for finding in findings:
-            say(f"{finding.level:8} {finding.name:15} {finding.found}")
-            if finding.advice:
-                say(f"{'':24} -> {finding.advice}")
         if problems:
             say(f"Sampling cannot work here: {problems} error(s).")
         else:

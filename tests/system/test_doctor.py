@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from support import MPI_ENVIRONMENT, dsgmcmc, lacking, run, wait_until
 
-from dsgmcmc.doctor import attempt, probe_two
+from dsgmcmc.doctor import COMPILED, attempt, compile_kernels, probe_two
 from dsgmcmc.errors import InputError
 from dsgmcmc.parallel.mpirun import find_mpirun
 
@@ -41,6 +41,17 @@ def test_a_working_environment_passes_and_two_processes_really_start():
     assert set(findings) == EVERYTHING
     assert "started 2 processes" in findings["MPI start"]["found"]
     assert not [finding for finding in findings.values() if finding["level"] == "error"]
+
+
+def test_kernels_are_compiled_by_the_commands_that_need_them():
+    """Each is named with its seconds; the first that fails, with its message, is the last."""
+    failing = {"wrong": "sample {}/none.h5 --out {}/run", "never": COMPILED["recommend"]}
+    found = list(compile_kernels({"prepare": COMPILED["prepare"]} | failing))
+    assert [finding.level for finding in found] == ["ok", "error"]
+    assert found[0].found.startswith("prepare: ")
+    assert found[0].found.endswith(" s of the processor")
+    assert "wrong: " in found[1].found
+    assert "none.h5" in found[1].found
 
 
 def test_without_an_mpi_library_it_reports_and_names_the_extras():

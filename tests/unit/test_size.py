@@ -35,13 +35,13 @@ PARAMETERS_OF_SAMPLE = 34
 #: into fewer lines changes nothing. Whoever raises a number says in the changelog, under *Taken
 #: out*, what went for it.
 NODES = {
-    "cli": 8_150,
+    "cli": 8_250,
     "config": 6_050,
     "densities": 23_950,
     "diagnostics": 18_000,
     "features": 16_550,
     "input": 49_900,
-    "kernels": 29_850,
+    "kernels": 29_900,
     "model": 80_400,
     "parallel": 10_300,
     "plots": 7_500,
@@ -53,7 +53,7 @@ NODES = {
     "storage": 11_800,
     "tables": 4_100,
     "targets": 3_050,
-    "top": 14_450,
+    "top": 14_750,
 }
 #: Methods that a class may have.
 METHODS = 20

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import base64
 import ctypes
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -24,7 +23,6 @@ from numba.extending import intrinsic
 
 from dsgmcmc.kernels.compiling import vectors
 from dsgmcmc.kernels.compiling.native import Argument, MachineCode
-from dsgmcmc.terminal import log
 
 numba.config.SLP_VECTORIZE = 1  # type: ignore[attr-defined]
 
@@ -70,7 +68,6 @@ def exported(
     """Decorate a kernel that is called without Numba (`kernels.native`)."""
 
     def decorate(function: Callable[..., Any]) -> MachineCode:
-        _announce()
         dispatcher = numba.njit(**_OPTIONS, **_WITHOUT_NUMBA, fastmath=fastmath)(function)
         dispatcher.compile(signature)
         (compiled,) = dispatcher.overloads.values()
@@ -171,16 +168,7 @@ class _Cache(FunctionCache):
         # cached machine code needs only the memory manager of arrays
         rtsys.initialize(target_context)
         with self._guard_against_spurious_io_errors():
-            overload = self._load_overload(sig, target_context)  # type: ignore[no-untyped-call]
-        if overload is None:
-            _announce()
-        return overload
-
-
-@functools.cache
-def _announce() -> None:
-    """Log once that this process compiles."""
-    log.info("compiling kernels for this processor; this takes about 10 s, but only once")
+            return self._load_overload(sig, target_context)  # type: ignore[no-untyped-call]
 
 
 def configuration(flags: Sequence[str]) -> str:

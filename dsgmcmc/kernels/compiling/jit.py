@@ -40,6 +40,7 @@ from typing import IO
 
 from dsgmcmc.errors import naming
 from dsgmcmc.kernels.compiling.native import Kernel, MachineCode, from_json
+from dsgmcmc.terminal import log
 
 _HEADER = """\
 import math
@@ -66,6 +67,8 @@ _FLAGS = (
 
 #: Seconds in which any kernel is compiled; a process that has waited for so long compiles it, too.
 _PATIENCE = 60.0
+#: Seconds in which this process has compiled modules.
+_SECONDS: list[float] = []
 _REQUIRED_BYTES = 1 << 18  # sufficient for nearly every kernel
 
 
@@ -227,11 +230,28 @@ def _one_compiles(folder: Path, compiled: str) -> Iterator[None]:
     It is in files with names like `compiled`. Folders that cannot be written, and file systems
     without locks, raise `OSError`: then every process compiles.
     """
-    with contextlib.ExitStack() as held:
-        if not any(folder.rglob(compiled)):
-            with contextlib.suppress(OSError):
-                _wait_for_lock(held.enter_context((folder / "lock").open("wb")))
+    if any(folder.rglob(compiled)):
         yield
+        return
+    stored = folder.parent / "seconds"
+    _announce(stored)
+    with contextlib.ExitStack() as held:
+        with contextlib.suppress(OSError):
+            _wait_for_lock(held.enter_context((folder / "lock").open("wb")))
+        begin = time.perf_counter()
+        yield
+        _SECONDS.append(time.perf_counter() - begin)
+    with contextlib.suppress(OSError):
+        stored.write_text(f"{sum(_SECONDS):.1f}")
+
+
+@functools.cache
+def _announce(stored: Path) -> None:
+    """Log once that this process compiles, and how long that took in the last one that did."""
+    took = "it takes about 10 s"
+    with contextlib.suppress(OSError, ValueError):
+        took = f"it took {float(stored.read_text()):.0f} s last time"
+    log.info("compiling kernels for this processor, once (%s)", took)
 
 
 def _wait_for_lock(file: IO[bytes]) -> None:
