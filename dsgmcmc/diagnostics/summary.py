@@ -338,9 +338,20 @@ def _stopped(summary: Summary) -> bool:
 # ---------------------------------------------------------------------- warnings
 
 
+#: Samplers without a metric of each row: half of a step that diverges is still too large.
+WIDE_AFTER_DIVERGENCE = ("sgld", "hamcmc")
+
+
 def doubts(summary: Summary) -> list[str]:
     """Return the warnings, most of them with a remedy."""
-    warnings = [_fell_back(event) for event in summary.get("fell_back", [])]
+    fell_back = summary.get("fell_back", [])
+    warnings = [_fell_back(event) for event in fell_back]
+    if summary.get("sampler") in WIDE_AFTER_DIVERGENCE and any("chain" in e for e in fell_back):
+        warnings.append(
+            f"{summary['sampler']} with half of a step that diverged draws too widely: standard"
+            f" deviations were 1.2 times as large where ratings were few. Use {named('sampler')}"
+            f" gibbs or baoab, or a smaller {named('step_size')}"
+        )
     if _ended_without_draws(summary):
         warnings.append(
             f"no draws, so nothing can be predicted: continue with {named('resume')} and more"

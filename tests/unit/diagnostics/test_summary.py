@@ -87,6 +87,19 @@ def test_intervals_of_whole_groups_are_judged_by_group():
     assert len(doubts(wide | {"independent": 1168})) == 1
 
 
+@pytest.mark.parametrize(
+    ("sampler", "is_wide"), [("sgld", True), ("hamcmc", True), ("psgld", False)]
+)
+def test_half_of_a_step_that_diverged_is_doubted(sampler, is_wide):
+    """Where ratings are few, only the samplers without a metric then draw too widely."""
+    event = {"chain": 0, "iteration": 20, "next": "half the step"}
+    diverged, *others = doubts(GOOD | {"sampler": sampler, "fell_back": [event]})
+    assert "began again with half the step" in diverged
+    assert bool(others) == is_wide
+    assert not is_wide or "standard deviations were 1.2 times as large" in others[0]
+    assert doubts(GOOD | {"sampler": sampler, "fell_back": []}) == []
+
+
 def test_what_concerns_all_scores_follows_the_first_line():
     """Predictions that have hardly mixed are said before any other score, and so is a simpler model
     with a smaller error.
