@@ -423,15 +423,16 @@ def export(
       dsgmcmc export run -o ranking.csv --ranking item
     """
     from dsgmcmc.posterior.export import export as write
+    from dsgmcmc.posterior.export import export_tables
+    from dsgmcmc.posterior.matrix.ranking import ranking as ranked
     from dsgmcmc.posterior.run import Run
 
     run, *others = map(Run, runs)
-    write(
-        run,
-        out,
-        others=others,
-        draws=draws,
-        items=items,
-        ranking=ranking,
-        force=force,
-    )
+    if ranking is None:
+        write(run, out, others=others, draws=draws, items=items, force=force)
+        return
+    if draws or items or others:
+        raise InputError(
+            "a ranking has one table, of one run: leave out --draws, --items and other runs"
+        )
+    export_tables([ranked(run, kind=ranking)], out, force=force)

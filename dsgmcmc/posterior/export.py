@@ -13,10 +13,10 @@ or from the means of one chain, because latent dimensions differ between chains.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -28,7 +28,6 @@ from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.posterior.index import Vocabulary
 from dsgmcmc.posterior.item_parameters import parameter_tables
 from dsgmcmc.posterior.loadings import turned_loadings
-from dsgmcmc.posterior.matrix.ranking import ranking as ranked
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.traces import (
     TEST_LOG_LIKELIHOOD,
@@ -62,7 +61,6 @@ def export(
     others: Sequence[Run] = (),
     draws: bool = False,
     items: bool = False,
-    ranking: Literal["user", "item"] | None = None,
     force: bool = False,
 ) -> None:
     """Write a run to one file, atomically.
@@ -78,8 +76,6 @@ def export(
         Whether to write draws instead of moments to a Parquet file.
     items : bool
         Whether to write parameters of items and users of levels, to a CSV or Parquet file.
-    ranking : {"user", "item"}, optional
-        Side whose ranking (`dsgmcmc.posterior.matrix.ranking`) is written to such a file.
     force : bool
         Whether to replace `out` if it exists.
 
@@ -91,15 +87,12 @@ def export(
     WriteError
         If the file cannot be written.
     """
-    if others and (items or ranking or out.suffix.lower() != ".nc"):
+    if others and (items or out.suffix.lower() != ".nc"):
         raise InputError("several runs become one netCDF file: give --out FILE.nc, or one run")
-    if items or ranking:
-        if draws or (items and ranking):
-            raise InputError("give one of --draws, --items and --ranking: a file has one table")
-        tables = parameter_tables(run)
-        if ranking:
-            tables = iter([ranked(run, kind=ranking)])
-        _export_tables(tables, out, force=force)
+    if items:
+        if draws:
+            raise InputError("--items has no draws: leave out --draws")
+        export_tables(parameter_tables(run), out, force=force)
         return
     file_format = _format_of(out, draws)
     if draws:
@@ -131,8 +124,8 @@ def _format_of(out: Path, draws: bool) -> str:
     return file_format
 
 
-def _export_tables(tables: Iterator[Table], out: Path, *, force: bool) -> None:
-    """Write tables of equal columns to a CSV or Parquet file."""
+def export_tables(tables: Iterable[Table], out: Path, *, force: bool) -> None:
+    """Write tables of equal columns to a CSV or Parquet file, as `export` does."""
     from dsgmcmc.tables.written import output_format, write_blocks  # loads DuckDB
 
     output_format(out)

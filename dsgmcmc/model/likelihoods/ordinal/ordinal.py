@@ -55,12 +55,15 @@ from dsgmcmc.model.likelihoods.ordinal.row_thresholds import (
     GAPS,
     GapPrecision,
     anchored,
+    common_scale,
     cut_table,
     cuts_of,
     move_gaps,
+    scaled_numbers,
     slopes_of,
+    weight_sums,
 )
-from dsgmcmc.model.likelihoods.ordinal.thresholds import ThresholdModel, Thresholds, values_of
+from dsgmcmc.model.likelihoods.ordinal.thresholds import ThresholdModel, Thresholds
 from dsgmcmc.model.likelihoods.row_scales import SCALE_PRIOR, ScaledRows, ScalePrecision
 from dsgmcmc.model.parts.base import DrawContext, Intercept, ModelFacts
 from dsgmcmc.model.predictive.base import nearest_level
@@ -72,7 +75,7 @@ from dsgmcmc.ratings.file import Ratings
 from dsgmcmc.ratings.item_levels import levels_of_items, observed_levels
 from dsgmcmc.settings import named, setting
 from dsgmcmc.targets.state import ParameterBlock, RandomStream, Rows, arrays_of, take_all
-from dsgmcmc.types import Array, Factor, Float32, Float64, Int32, Purpose, ThresholdsName
+from dsgmcmc.types import Factor, Float32, Float64, Int32, Purpose, ThresholdsName
 
 #: More distinct ratings count as measurements, not as levels.
 MAX_LEVELS = 100
@@ -80,8 +83,6 @@ MAX_LEVELS = 100
 MAX_THRESHOLDS = 25
 #: Smallest number of levels with a gap between thresholds.
 LEAST_LEVELS = 3
-#: Ending of the names of sums of squared scales.
-WEIGHT_SUMS = ".weights"
 #: Approximate Fisher information of a rating on the log scale of its row.
 SCALE_INFORMATION = 0.8
 
@@ -139,6 +140,7 @@ class Ordinal(LevelObservation, ScaledRows):
         self.n_levels = len(levels.values)
         self.model = ThresholdModel(levels.counts, levels.spans)
         self._own_levels = None
+        # runs that were begun before items had the observed levels keep the metric of scales of 1
         self._follows_scales = levels.anchored and bool(self.factors)
         if levels.of_rows is not None:
             self._own_levels = OwnLevels(levels.of_rows, anchored=levels.anchored)
@@ -406,52 +408,26 @@ class Ordinal(LevelObservation, ScaledRows):
         squares = [np.square(block[GAPS], dtype=np.float64) for block in rows.blocks]
         sums[GAPS] = np.array([square.sum(axis=0) for square in squares])
         if self._follows_scales:
-            sums |= self._weight_sums(circulation)
+            sums |= weight_sums(circulation.rows_by_factor(), self.factors)
         earlier = self.gaps.precision
         self._update_shared(context, sums)
         self.move_scales(circulation, SCALE_INFORMATION)
         assert earlier is not None
         assert self.gaps.precision is not None
+        n = rows.n_data
+        information = self._gap_information
+        if self._follows_scales:
+            n = scaled_numbers(rows, self.factors)
+            information = information * self.model.gap_growth(self.thresholds)
         move_gaps(
             rows,
             slopes.own,
-            n=self._gap_weights(rows),
-            information=self._gap_information_now(),
+            n=n,
+            information=information,
             earlier=earlier,
             precision=self.gaps.precision,
         )
         self.refresh_derived_fields(rows)
-
-    def _weight_sums(self, circulation: Circulation) -> dict[str, Float64]:
-        """Sums of n s^2 and of n over the rows of a block, (local blocks, 2), by factor."""
-        sums = {}
-        for rows in circulation.rows_by_factor():
-            if rows.factor in self.factors:
-                of_blocks = []
-                for block in rows.blocks:
-                    n = block.counts.astype(np.float64)
-                    square = np.square(block["weight"][:, 0], dtype=np.float64)
-                    of_blocks.append([(n * square).sum(), n.sum()])
-                sums[rows.factor.name + WEIGHT_SUMS] = np.array(of_blocks)
-        return sums
-
-    def _gap_weights(self, rows: Rows) -> Array:
-        """Return the numbers of ratings of rows, (n,), in the metric of gaps; large scales count.
-
-        The information on a gap grows with the square of the scale. Runs that were begun before
-        items had the levels that were observed keep the metric of scales of 1.
-        """
-        if not self._follows_scales or rows.factor not in self.factors:
-            return rows.n_data
-        scale = rows.joined("weight", np.float64)[:, 0]
-        return (rows.n_data * np.maximum(np.square(scale), 1.0)).astype(rows.dtype)
-
-    def _gap_information_now(self) -> Float64:
-        """Return the information on log gaps, (R - 2,), at the current shared gaps."""
-        if not self._follows_scales:
-            return self._gap_information
-        gaps = np.diff(self.thresholds.values) / np.diff(values_of(self.model.position))
-        return self._gap_information * np.square(gaps)
 
     def _update_shared(self, context: DrawContext, sums: dict[str, Float64]) -> None:
         """Update what all rows share, on all processes, given this process's sums. Collective."""
@@ -481,9 +457,7 @@ class Ordinal(LevelObservation, ScaledRows):
         slopes = sums["slopes"]
         if self.cut_by is None:
             slopes = self.model.slopes(self.thresholds.position, slopes)
-        weights = [sums[name] for name in sums if name.endswith(WEIGHT_SUMS)]
-        scale = np.sqrt(np.prod([square / n for square, n in weights]))
-        moved = self.model.move(self.thresholds, slopes, rng, max(1.0, float(scale)))
+        moved = self.model.move(self.thresholds, slopes, rng, common_scale(sums))
         drawn = self.scales.arrays() | self.gaps.arrays() | moved
         if not draws_precisions:
             return drawn

@@ -21,7 +21,7 @@ accumulates the derivatives of the log likelihood with respect to them; ``gaps``
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -37,13 +37,16 @@ from dsgmcmc.model.likelihoods.own_prior import OwnParameters, OwnPrior
 from dsgmcmc.model.likelihoods.row_scales import MOVE, STEP
 from dsgmcmc.model.quantity import Quantity, Sampled
 from dsgmcmc.targets.state import ParameterBlock, Rows
-from dsgmcmc.types import Array, Float32, Float64, Int64, Purpose
+from dsgmcmc.types import Array, Factor, Float32, Float64, Int64, Purpose
 
 CUTS = "cuts"
 CUT_SLOPE = "cut_slope"
 GAPS = "gaps"
 GAP_DRIFT = "gap_drift"
 GAP_SLOPE = "gap_slope"  # array of `move_gaps`, kept so that no table of addresses is built again
+
+#: Ending of the names of sums of squared scales.
+WEIGHT_SUMS = ".weights"
 
 GAP_PRIOR = GammaPrior(1.0, 0.1)  # prior of lambda
 GAP_START = 10.0  # precision of d before it is first drawn
@@ -146,6 +149,38 @@ def cut_table(block: ParameterBlock) -> Float32:
     table[:, -1] = END
     table[:, 1:-1] = cuts
     return table
+
+
+def weight_sums(sides: Iterable[Rows], factors: Container[Factor]) -> dict[str, Float64]:
+    """Sums of n s^2 and of n over the rows of a block, (local blocks, 2), by factor with scales."""
+    sums = {}
+    for rows in sides:
+        if rows.factor not in factors:
+            continue
+        of_blocks = []
+        for block in rows.blocks:
+            n = block.counts.astype(np.float64)
+            square = np.square(block["weight"][:, 0], dtype=np.float64)
+            of_blocks.append([(n * square).sum(), n.sum()])
+        sums[rows.factor.name + WEIGHT_SUMS] = np.array(of_blocks)
+    return sums
+
+
+def common_scale(sums: Mapping[str, Float64]) -> float:
+    """Root mean square of the ratings' scales, but at least 1, given all sums of `weight_sums`."""
+    squares = [sums[name][0] / sums[name][1] for name in sums if name.endswith(WEIGHT_SUMS)]
+    return max(1.0, float(np.sqrt(np.prod(squares))))
+
+
+def scaled_numbers(rows: Rows, factors: Container[Factor]) -> Array:
+    """Numbers of ratings of rows, (n,), times the squares of scales above 1.
+
+    The information on a gap grows with the square of the scale.
+    """
+    if rows.factor not in factors:
+        return rows.n_data
+    scale = rows.joined("weight", np.float64)[:, 0]
+    return (rows.n_data * np.maximum(np.square(scale), 1.0)).astype(rows.dtype)
 
 
 class RowSlopes(NamedTuple):

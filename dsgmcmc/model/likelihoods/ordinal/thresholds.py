@@ -140,6 +140,10 @@ class ThresholdModel:
             information.append(np.diag(jacobian.T @ fisher @ jacobian))
         return np.delete(np.max(information, axis=0), len(thresholds) // 2)
 
+    def gap_growth(self, state: Thresholds) -> Float64:
+        """Squared ratios of the gaps to the initial ones, (R - 2,), as the information grows."""
+        return np.square(np.diff(state.values) / np.diff(values_of(self.position)))
+
     @staticmethod
     def slopes(position: Float64, sums: Float64) -> Float64:
         """Derivatives of the log likelihood with respect to the coordinates, (R - 1,).
