@@ -407,13 +407,16 @@ class Run:
 
     def _other(self, position: int) -> _OtherDraw:
         """Return a draw that does not stay in memory when another one is read."""
-        if self._last is None or self._last.position != position:
-            self._last = None  # its memory is freed before this one is read
+        last = self._last  # which other threads may replace
+        if last is None or last.position != position:
+            last = None  # its memory is freed before this one is read
+            self._last = None
             batch = self._allocate(1)
             snapshot, number = self.open_draw(position)
             self._read_draws(snapshot, {number: 0}, batch)
-            self._last = _OtherDraw(position, batch, batch.draw(0, *self.draws[position]))
-        return self._last
+            last = _OtherDraw(position, batch, batch.draw(0, *self.draws[position]))
+            self._last = last
+        return last
 
     def _read_draws(self, snapshot: Snapshot, numbers: dict[int, int], batch: DrawBatch) -> None:
         """Read draws of a snapshot into a batch, whose numbers are given by those in the snapshot.

@@ -111,6 +111,8 @@ def test_the_server_answers(tmp_path):
             ).is_success
             assert not {*shown} & {*client.get("/recommend/3").json()["item_id"]}
             assert len(client.get("/recommend/99").json()["item_id"]) == 5
+            for refused in ([], [[99, 4, 7]], [[99, 12345, 5]]):
+                assert client.post("/ratings", json=refused).status_code == 422
 
 
 @pytest.fixture(scope="module")

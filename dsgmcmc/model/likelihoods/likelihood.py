@@ -153,14 +153,17 @@ class Likelihood(Law):
         """
         shape: Sequence[Any] | Array = ()
         if parameters is not None:
-            shape = parameters
+            shape = parameters.T  # each a number, or one for every rating
         variance = np.asarray(cls.variance(eta, 1 / np.asarray(scale), *shape), np.float64)
         return cls.mean(eta, *shape), variance, shape
 
     @classmethod
     def _at_one_draw(cls, mean: Array, variance: Array, shape: Sequence[Any] | Array) -> Mixture:
-        """Distributions of ratings with these means and variances, (q,), and one `shape`."""
-        parameters = [np.full((1, 1), parameter) for parameter in shape]
+        """Distributions of ratings with these means and variances, (q,).
+
+        `shape` has numbers, or arrays (q,).
+        """
+        parameters = [np.reshape(parameter, (-1, 1)) for parameter in shape]
         return cls.mixture(cls, mean[:, None], variance[:, None], np.ones(1), shape=parameters)
 
     @classmethod

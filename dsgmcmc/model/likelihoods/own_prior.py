@@ -6,13 +6,14 @@ the values that rows share.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields, replace
 from math import inf
-from typing import NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from dsgmcmc.types import Float64
+from dsgmcmc.types import Float64, Int64
 
 
 class OwnParameters(NamedTuple):
@@ -37,27 +38,43 @@ class OwnPrior:
 
     Attributes
     ----------
-    scale : (1,) or (0,) float64
+    scale : (1,) or (0,) float64, or (rows, 1) or (rows, 0)
         Prior sd of u, where log s = f(u).
     bound : float
         Limit of |log s|.
-    most : float
+    most : float or (rows,) float64
         Largest s, which is that of all u beyond it.
     """
 
     scale: Float64 = field(default_factory=lambda: np.zeros(0))
     bound: float = inf
-    most: float = inf
+    most: float | Float64 = inf
 
     @property
     def width(self) -> int:
         """Number of a row's coordinates."""
-        return len(self.scale)
+        return int(self.scale.shape[-1])
+
+    def of_rows(self, chosen: Callable[[str], Float64]) -> Self:
+        """Return a prior with arrays (rows, ...) by the names of the fields, but for `bound`."""
+        arrays: dict[str, Any] = {
+            of.name: chosen(of.name) for of in fields(self) if of.name != "bound"
+        }
+        return replace(self, **arrays)
+
+    @classmethod
+    def stacked(cls, priors: Sequence[Self]) -> Self:
+        """Return the priors of rows that differ in theirs, one a row, as one."""
+        return priors[0].of_rows(lambda name: np.array([getattr(of, name) for of in priors]))
+
+    def select(self, positions: Int64) -> Self:
+        """Return the prior of some rows of a stacked one."""
+        return self.of_rows(lambda name: np.asarray(getattr(self, name))[positions])
 
     def at(self, z: Float64) -> OwnParameters:
         """Return what rows have at the coordinates z, (rows, width)."""
         scale = np.exp(log_scale(self.scale * z, self.bound)).prod(axis=1)
-        if len(self.scale):
+        if self.scale.shape[-1]:
             scale = np.minimum(scale, self.most)
         return OwnParameters(scale, None)
 

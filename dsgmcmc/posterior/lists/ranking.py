@@ -214,8 +214,7 @@ class Scorer:
         for position in np.unique(chosen).tolist():
             newcomers = self.predictor.newcomers
             if newcomers is not None:
-                rng = np.random.default_rng([entropy, 0, position])
-                newcomers = newcomers.drawn(position, rng)
+                newcomers = newcomers.drawn([entropy, 0, position])
             at_draw = Predictor(self.run, self.predictor.options, newcomers)
             of_draw = np.flatnonzero(chosen == position)
             rows = np.repeat(users[of_draw], len(self.items))

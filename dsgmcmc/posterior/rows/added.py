@@ -22,11 +22,13 @@ to rows that the run knows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import hashlib
+from collections.abc import Mapping, Sequence
 from copy import copy
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
+from zlib import crc32
 
 import numpy as np
 from numpy.random import Generator
@@ -48,17 +50,17 @@ from dsgmcmc.posterior.run import Run
 from dsgmcmc.ratings.file import Ratings
 from dsgmcmc.ratings.format import SLAB, row_slabs
 from dsgmcmc.ratings.names import array_of
-from dsgmcmc.types import Array, Factor, Float64, Int32, Int64
+from dsgmcmc.types import Array, Factor, Float64, Int32
 
 if TYPE_CHECKING:  # slow to import
     from scipy.sparse import csr_matrix
 
 #: Draws of theta given g and the values of ratings within bounds, and of these given theta.
 GIBBS_SWEEPS = 10
-#: Rows whose ratings are in memory at a time.
-TOGETHER = 256
-#: Largest number of bytes of covariances that are kept; more are computed again when needed.
+#: Largest number of bytes of normal rows that are kept; others are solved again when needed.
 KEPT_BYTES = 1 << 27
+#: Largest number of drawn rows, with all their draws, that are kept.
+MOST_DRAWN = 20_000
 
 
 class RatingsOfRows(NamedTuple):
@@ -288,25 +290,33 @@ def feature_terms(run: Run, draw: Draw, entity: str, features: csr_matrix) -> Fl
     return terms
 
 
-#: Indices of rows with ratings, and these rows, in batches.
-RatedBatches = Iterator[tuple[Int64, list[RatedRow]]]
-
-
 class NewRowPrior(NamedTuple):
     """Prior of all rows at a draw.
 
     Attributes
     ----------
-    features : (n, D) float64
-        Terms of the rows' features in their prior means.
+    mean : (D,) float64
+        Without the terms of features.
     precision : (D, D) float64
     of_all_pairs : (D, D) float64
         Precision from the likelihood term of all pairs, rated or not.
     """
 
-    features: Float64
+    mean: Float64
     precision: Float64
     of_all_pairs: Float64
+
+
+class NewRow(NamedTuple):
+    """A row with ratings at a saved draw; without `covariance`, (D, D), it is drawn.
+
+    Others are as in `RowsAtDraw`.
+    """
+
+    mean: Float64
+    noise: float
+    parameters: Float64 | None = None
+    covariance: Float64 | None = None
 
 
 class FoldIn:
@@ -362,11 +372,9 @@ class FoldIn:
             self._bounds = law.transform.scaled_bounds(bounds)
         self._ends = np.searchsorted(ratings.rows[order], np.arange(len(names) + 1))
         self._all = np.arange(len(names))
-        # both by position of the draw
-        self._rows: dict[int, RowsAtDraw] = {}
-        self._priors: dict[int, NewRowPrior] = {}
-        width = run.config.rank + run.config.biases
-        self._keeps_covariances = 8 * len(names) * len(run.draws) * width**2 <= KEPT_BYTES
+        self._seed: Sequence[int] | None = None  # of draws of normal rows
+        #: What other objects of the run have solved, too (`_key`); what was solved last is last.
+        self._kept: dict[Any, Any] = run.kept.setdefault((FoldIn, names.entity), {})
 
     def rated(self, row: int, bound: float | None = None) -> Int32:
         """Return the rows of the items (or users) that a new row, by its position, rated.
@@ -382,6 +390,9 @@ class FoldIn:
     def rows(self, position: int, chosen: Array) -> RowsAtDraw:
         """Return the distributions of new rows at a saved draw; every row has a covariance.
 
+        A row is solved when it is first named, and kept. It depends neither on other rows nor on
+        what was asked before, because its random numbers are its own.
+
         Parameters
         ----------
         position : int
@@ -389,71 +400,123 @@ class FoldIn:
         chosen : (q,) int
             Positions of the new rows in the vocabulary.
         """
-        if not self._keeps_covariances and self._are_independent(position):
-            return self._solve(position, chosen)
-        if position not in self._rows:
-            rows = self._solve(position, self._all)
-            if not self._keeps_covariances:
-                rows = rows._replace(covariance=rows.covariance[:0].copy())
-            self._rows[position] = rows
-        rows = self._rows[position]
-        if self._keeps_covariances:
-            return rows.at(chosen)
-        return RowsAtDraw(
-            mean=rows.mean[chosen],
-            noise=rows.noise[chosen],
-            spread_of=np.arange(len(chosen)),
-            covariance=self._covariances(position, chosen, 1 / rows.noise[chosen]),
-            parameters=None if rows.parameters is None else rows.parameters[chosen],
-        )
+        rows = self._without_ratings(position, chosen)
+        for index, k in enumerate(chosen.tolist()):
+            if self._ends[k] == self._ends[k + 1]:
+                continue
+            if self.run.config.law.is_conditionally_gaussian():
+                of_row = self._normal(position, k)
+                rows.covariance[index] = of_row.covariance
+            else:
+                of_row = self._drawn(k)[position]
+                rows.covariance[index] = 0.0
+            rows.mean[index] = of_row.mean
+            rows.noise[index] = of_row.noise
+            if rows.parameters is not None:
+                rows.parameters[index] = of_row.parameters
+        if self._seed is None:
+            return rows
+        mean = np.empty_like(rows.mean)
+        for index, k in enumerate(chosen.tolist()):
+            rng = np.random.default_rng([*self._seed, self._number(k)])
+            mean[index] = rng.multivariate_normal(rows.mean[index], rows.covariance[index])
+        return rows._replace(mean=mean, covariance=np.zeros_like(rows.covariance))
 
-    def drawn(self, position: int, rng: Generator) -> FoldIn:
-        """Return a copy in which every row at a saved draw is one draw from its distribution."""
-        rows = self.rows(position, self._all)
-        mean = np.array(
-            [
-                rng.multivariate_normal(mean, covariance)
-                for mean, covariance in zip(rows.mean, rows.covariance, strict=True)
-            ]
-        )
-        at_draw = rows._replace(mean=mean, covariance=np.zeros_like(rows.covariance))
+    def drawn(self, seed: Sequence[int]) -> FoldIn:
+        """Return a copy in which every row is drawn from its distribution by its own numbers."""
         result = copy(self)
-        result._rows = {position: at_draw}
-        result._keeps_covariances = True
+        result._seed = seed
         return result
 
-    def _are_independent(self, position: int) -> bool:
-        """Return whether rows are normal at a draw, so that none needs the numbers of another."""
-        has_noise_scales = f"{self.entity}.nu" in self.run.draw(position).shared
-        is_normal = self.run.config.law.is_conditionally_gaussian()
-        return is_normal and not has_noise_scales and self._bounds is None
+    def _number(self, k: int) -> int:
+        """Return a number for the name of a row, by which its random numbers are chosen."""
+        return crc32(repr(self.vocabulary.ids[k : k + 1].tolist()).encode())
 
-    def _solve(self, position: int, chosen: Array) -> RowsAtDraw:
-        """Compute the distributions of some rows at a saved draw."""
+    def _key(self, k: int) -> bytes:
+        """Return a hash of the name, the ratings and the features of a row."""
+        of_row = slice(self._ends[k], self._ends[k + 1])
+        content = hashlib.sha256(repr(self.vocabulary.ids[k : k + 1].tolist()).encode())
+        for array in (self._others, self._values, self._weights, self._bounds):
+            if array is not None:
+                content.update(np.ascontiguousarray(array[of_row]).tobytes())
+        if self._features is not None:
+            features = self._features[k]
+            content.update(features.indices.tobytes() + features.data.tobytes())
+        return content.digest()
+
+    def _keep(self, key: Any, value: Any) -> None:
+        """Keep rows; if they are too many, forget the first."""
+        width = self.run.config.rank + self.run.config.biases
+        most = KEPT_BYTES // (8 * width * (width + 1))
+        if not self.run.config.law.is_conditionally_gaussian():
+            most = MOST_DRAWN
+        self._kept[key] = value
+        while len(self._kept) > most:
+            first, *_ = list(self._kept)  # a copy, because other threads may change it
+            self._kept.pop(first, None)
+
+    def _normal(self, position: int, k: int) -> NewRow:
+        """Return a row with ratings, which is normal given its noise scale, at a saved draw."""
+        key = (self._key(k), position)
+        found: NewRow | None = self._kept.get(key)
+        if found is not None:
+            return found
         draw = self.run.draw(position)
-        rows = self._without_ratings(position, chosen)
-        rng = np.random.default_rng([0, position])
-        batches = self._rated_rows(position, chosen)
-        if self.run.config.law.is_conditionally_gaussian():
-            nu = draw.shared.get(f"{self.entity}.nu")
-            of_all_pairs = self._prior(position).of_all_pairs
-            noise = NoiseOfRow(nu, draw.coupled, self._largest_scale(draw))
-            self._set_normal(rows, batches, of_all_pairs=of_all_pairs, noise=noise, rng=rng)
-        else:
-            self._set_drawn(rows, draw, batches, rng)
-        return rows
+        mean, covariance, noise = normal_row(
+            self.run.config.law,
+            self._rated_row(position, k),
+            of_all_pairs=self._prior(position).of_all_pairs,
+            noise=NoiseOfRow(
+                draw.shared.get(f"{self.entity}.nu"), draw.coupled, self._largest_scale(draw, k)
+            ),
+            rng=np.random.default_rng([0, position, self._number(k)]),
+        )
+        solved = NewRow(mean, noise, covariance=covariance)
+        self._keep(key, solved)
+        return solved
+
+    def _drawn(self, k: int) -> list[NewRow]:
+        """Return a row with ratings, drawn at every saved draw."""
+        key = self._key(k)
+        found: list[NewRow] | None = self._kept.get(key)
+        if found is not None:
+            return found
+        law = self.run.config.law
+        positions = range(len(self.run.draws))
+        priors = []
+        for position in positions:
+            draw = self.run.draw(position)
+            priors.append(law.own_prior(draw, self.entity, self._largest_scale(draw, k)))
+        rated = RatedRows(law, [self._rated_row(position, k) for position in positions], priors)
+        theta, own = draw_rows(rated, np.random.default_rng([0, self._number(k)]))
+        solved = []
+        for position in positions:
+            parameters = None
+            if own.parameters is not None:
+                parameters = own.parameters[position]
+            solved.append(NewRow(theta[position], 1 / own.scale[position], parameters))
+        self._keep(key, solved)
+        return solved
 
     def _prior(self, position: int) -> NewRowPrior:
-        """Return the prior of the rows at a saved draw."""
-        if position not in self._priors:
+        """Return the prior of new rows at a saved draw; the run keeps it."""
+        key = (NewRowPrior, self.entity, position)
+        if key not in self.run.kept:
             draw = self.run.draw(position)
-            theta = draw.theta[OTHER[self.entity]].astype(np.float64)
-            self._priors[position] = NewRowPrior(
-                features=self._of_features(draw),
-                precision=np.linalg.inv(draw.prior[self.entity].covariance).astype(np.float64),
-                of_all_pairs=draw.tau * (self.run.config.zero_weight or 0.0) * theta.T @ theta,
+            width = draw.theta[self.entity].shape[1]
+            of_all_pairs = np.zeros((width, width))
+            zero_weight = self.run.config.zero_weight
+            if zero_weight:
+                theta = draw.theta[OTHER[self.entity]].astype(np.float64)
+                of_all_pairs = draw.tau * zero_weight * theta.T @ theta
+            covariance = draw.prior[self.entity].covariance
+            self.run.kept[key] = NewRowPrior(
+                mean=draw.prior[self.entity].mean,
+                precision=np.linalg.inv(covariance).astype(np.float64),
+                of_all_pairs=of_all_pairs,
             )
-        return self._priors[position]
+        prior: NewRowPrior = self.run.kept[key]
+        return prior
 
     def _without_ratings(self, position: int, chosen: Array) -> RowsAtDraw:
         """Return the distributions of rows given their features alone."""
@@ -465,63 +528,14 @@ class FoldIn:
             assert shared is not None
             parameters = np.tile(shared, (len(chosen), 1))
         return RowsAtDraw(
-            mean=unseen.mean + self._prior(position).features[chosen],
+            mean=unseen.mean + self._of_features(draw, chosen),
             noise=np.full(len(chosen), draw.new_inverse_scale[self.entity]),
             spread_of=np.arange(len(chosen)),
             covariance=np.tile(unseen.covariance.astype(np.float64), (len(chosen), 1, 1)),
             parameters=parameters,
         )
 
-    def _covariances(self, position: int, chosen: Array, scales: Float64) -> Float64:
-        """Return the covariances of rows at a saved draw, (q, D, D), given their noise scales g."""
-        rows = self._without_ratings(position, chosen)
-        is_normal = self.run.config.law.is_conditionally_gaussian()
-        for indices, rated in self._rated_rows(position, chosen):
-            if not is_normal:
-                rows.covariance[indices] = 0.0
-                continue
-            of_all_pairs = self._prior(position).of_all_pairs
-            for k, row in zip(indices.tolist(), rated, strict=True):
-                rows.covariance[k] = normal_covariance(
-                    self.run.config.law,
-                    row,
-                    of_all_pairs=of_all_pairs,
-                    g=scales[k],
-                    coupled=self.run.config.couples_noise,
-                )
-        return rows.covariance
-
-    def _set_normal(
-        self,
-        rows: RowsAtDraw,
-        batches: RatedBatches,
-        *,
-        of_all_pairs: Float64,
-        noise: NoiseOfRow,
-        rng: Generator,
-    ) -> None:
-        """Set the distributions of rows with ratings, which are normal given their noise scales."""
-        for indices, rated in batches:
-            for k, row in zip(indices.tolist(), rated, strict=True):
-                rows.mean[k], rows.covariance[k], rows.noise[k] = normal_row(
-                    self.run.config.law, row, of_all_pairs=of_all_pairs, noise=noise, rng=rng
-                )
-
-    def _set_drawn(
-        self, rows: RowsAtDraw, draw: Draw, batches: RatedBatches, rng: Generator
-    ) -> None:
-        """Draw the rows with ratings; each gets its draw, with covariance 0."""
-        law = self.run.config.law
-        prior = law.own_prior(draw, self.entity, self._largest_scale(draw))
-        for indices, rated in batches:
-            theta, own = draw_rows(RatedRows(law, rated), prior, rng)
-            rows.mean[indices] = theta
-            rows.covariance[indices] = 0.0
-            rows.noise[indices] = 1 / own.scale
-            if rows.parameters is not None:
-                rows.parameters[indices] = own.parameters
-
-    def _largest_scale(self, draw: Draw) -> float:
+    def _largest_scale(self, draw: Draw, k: int) -> float:
         """Return the largest noise scale of a row at a draw, given those of the other side.
 
         Noise has at least the variance of rounding (`dsgmcmc.model.rounding`).
@@ -530,37 +544,27 @@ class FoldIn:
         if step is None or not self.run.config.rounding_bounds_noise:
             return inf
         others = float(draw.noise_scale[OTHER[self.entity]].max(initial=1.0))
-        weight = float(self._weights.max(initial=1.0))
+        weight = float(self._weights[self._ends[k] : self._ends[k + 1]].max(initial=1.0))
         return 1 / (step**2 * ROUNDING_VARIANCE * draw.tau * others * weight)
 
-    def _rated_rows(self, position: int, chosen: Array) -> RatedBatches:
-        """Yield indices among `chosen` of rows with ratings, at most `TOGETHER`, and the rows."""
-        draw = self.run.draw(position)
-        prior = self._prior(position)
-        mean = draw.prior[self.entity].mean
-        with_ratings = np.flatnonzero(self._ends[chosen + 1] > self._ends[chosen])
-        for start in range(0, len(with_ratings), TOGETHER):
-            indices = with_ratings[start : start + TOGETHER]
-            rated = []
-            for k in chosen[indices].tolist():
-                rated.append(self._rated_row(draw, k, mean + prior.features[k], prior.precision))
-            yield indices, rated
-
-    def _of_features(self, draw: Draw) -> Float64:
-        """Return the terms of the rows' features in their prior means, (n, D)."""
+    def _of_features(self, draw: Draw, chosen: Array) -> Float64:
+        """Return the terms of some rows' features in their prior means, (q, D)."""
         if self._features is None:
-            width = draw.theta[self.entity].shape[1]
-            return np.broadcast_to(np.zeros(width), (len(self.vocabulary), width))
-        terms = feature_terms(self.run, draw, self.entity, self._features)
-        terms[np.diff(self._features.indptr) == 0] = 0.0  # without features: taken to be average
+            return np.zeros((len(chosen), draw.theta[self.entity].shape[1]))
+        features = self._features[chosen]
+        terms = feature_terms(self.run, draw, self.entity, features)
+        terms[np.diff(features.indptr) == 0] = 0.0  # without features: taken to be average
         return terms
 
-    def _rated_row(self, draw: Draw, k: int, centre: Float64, precision: Float64) -> RatedRow:
-        """Return the ratings of row `k` at a draw, and its prior.
+    def _rated_row(self, position: int, k: int) -> RatedRow:
+        """Return the ratings of row `k` at a saved draw, and its prior.
 
         The parts of the model add their terms to both.
         """
         config = self.run.config
+        draw = self.run.draw(position)
+        prior = self._prior(position)
+        centre = prior.mean + self._of_features(draw, np.array([k]))[0]
         rated = self.rated(k)
         for part in PARTS.values():
             term = part.of_rated(draw, self.entity, rated)
@@ -584,7 +588,7 @@ class FoldIn:
             scales=scales * self._weights[self._ends[k] : self._ends[k + 1]],
             effects=np.broadcast_to(np.asarray(variance, np.float64), len(phi)),
             centre=centre,
-            precision=precision,
+            precision=prior.precision,
             parameters=self._parameters(draw, rated),
             bounds=self._bounds_of(k),
         )
@@ -669,18 +673,6 @@ def _coupled_scale(row: RatedRow, mean: Float64, noise: NoiseOfRow, rng: Generat
     deviation = mean - row.centre
     squares = float(_noise_precision(row) @ errors**2 + deviation @ row.precision @ deviation)
     return truncated_gamma((nu + len(errors)) / 2, (nu + squares) / 2, noise.most, rng)
-
-
-def normal_covariance(
-    law: type[Law], row: RatedRow, *, of_all_pairs: Float64, g: float, coupled: bool
-) -> Float64:
-    """Return the covariance of a row that is normal, given g; arguments as for `normal_row`."""
-    gram, _ = _statistics(law, row, of_all_pairs)
-    if coupled:
-        inverse = _inverse_root(row.precision + gram) / np.sqrt(g)
-    else:
-        inverse = _inverse_root(row.precision + g * gram)
-    return np.asarray(inverse.T @ inverse)
 
 
 def _noise_precision(row: RatedRow) -> Float64:

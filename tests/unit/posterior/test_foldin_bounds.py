@@ -82,8 +82,8 @@ def test_rows_under_heavy_tails_have_the_mass_between_bounds() -> None:
     """Draws have the moments by importance sampling, within four standard errors."""
     nu = 5.0
     given = row(np.array([nu / (nu - 2)]))
-    rated = RatedRows(StudentT, [given] * REPEATS)
-    theta, _ = draw_rows(rated, OwnPrior(), np.random.default_rng(2))
+    rated = RatedRows(StudentT, [given] * REPEATS, [OwnPrior()] * REPEATS)
+    theta, _ = draw_rows(rated, np.random.default_rng(2))
     expected, covariance = moments(scipy.stats.t(nu), given)
     error = 4 * np.sqrt(np.diag(covariance) / REPEATS)
     assert (np.abs(theta.mean(axis=0) - expected) < error).all()

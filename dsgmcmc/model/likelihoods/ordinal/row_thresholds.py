@@ -107,7 +107,7 @@ def anchored(cuts: Float64, position: Float64, anchors: Int64) -> Float64:
 
 def cuts_of(position: Float64, gaps: Float64) -> Float64:
     """Thresholds (..., R - 1) of rows, given the shared coordinates and deviations (..., R - 2)."""
-    middle = len(position) // 2
+    middle = position.shape[-1] // 2
     deviation = MAX_DEVIATION * np.tanh(gaps / MAX_DEVIATION)
     none = np.zeros((*gaps.shape[:-1], 1))  # of the middle threshold
     deviations = [deviation[..., :middle], none, deviation[..., middle:]]
@@ -120,9 +120,9 @@ class GapPrior(OwnPrior):
 
     Attributes
     ----------
-    gaps : (R - 2,) float64
+    gaps : (R - 2,) or (rows, R - 2) float64
         Prior sds of d.
-    position : (R - 1,) float64
+    position : (R - 1,) or (rows, R - 1) float64
         Coordinates phi of the shared thresholds.
     """
 
@@ -132,11 +132,11 @@ class GapPrior(OwnPrior):
     @property
     @override
     def width(self) -> int:
-        return super().width + len(self.gaps)
+        return super().width + int(self.gaps.shape[-1])
 
     @override
     def at(self, z: Float64) -> OwnParameters:
-        n = len(self.scale)
+        n = self.scale.shape[-1]
         cuts = cuts_of(self.position, self.gaps * z[:, n:])
         return super().at(z[:, :n])._replace(parameters=cuts)
 
