@@ -29,9 +29,9 @@ LONGER: dict[str, str] = {}
 #: prepare, because only users know which columns of a matrix are no items; and --exposure of
 #: recommend and evaluate, which compares what users rated with what they liked; and --sd of
 #: predict, because a completed matrix is one of means, and most users want no other; and --levels
-#: of prepare, because only they know the levels that nobody chose; and --ranking of export, which is
-#: its own table; and --compile of doctor, because only whoever builds an image knows that it will
-#: be copied.
+#: of prepare, because only they know the levels that nobody chose; and --ranking of export, which
+#: is a table of its own; and --compile of doctor, because only whoever builds an image knows that
+#: it will be copied.
 PARAMETERS = 130
 PARAMETERS_OF_SAMPLE = 34
 #: Nodes of the syntax tree that a room may have; modules outside of rooms are `top`. Packing code
