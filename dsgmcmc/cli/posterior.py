@@ -282,9 +282,12 @@ def _evaluate_options() -> list[inspect.Parameter]:
 @retry_if_gone
 def evaluate(
     run: RunArgument,
-    ratings: Annotated[
-        Path | None,
-        typer.Argument(metavar="RATINGS", help="File of ratings, for errors in place of rankings."),
+    others: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            metavar="RATINGS or RUN...",
+            help="File of ratings, for errors in place of rankings; or runs to compare with.",
+        ),
     ] = None,
     *,
     as_json: JsonOption = False,
@@ -295,19 +298,23 @@ def evaluate(
     With RATINGS, a file in any format that `prepare` reads, score the predictions of these ratings:
     RMSE, MAE, log score and coverage of intervals. Columns that are items make it a matrix.
 
-    For each user with a liked test rating, every rule ranks the items that the user did not rate
-    in training, and its first items are compared with those that the user liked. The last column
-    is the mean difference in NDCG from the default rule of `recommend`, and its standard error.
-    --json prints all figures with their intervals. A random split favours exposure;
-    `prepare --split temporal` gives a harder and more realistic test.
+    With other runs on the same ratings file, compare the lists of all runs by the default rule, and
+    their differences by user from those of the first.
+
+    For each user with a liked test rating and training ratings, every rule ranks the items that the
+    user did not rate in training, and its first items are compared with those that the user liked.
+    The last column is the mean difference in NDCG from the default rule of `recommend`, and its
+    standard error. --json prints all figures with their intervals. `prepare --split temporal` gives
+    a harder and more realistic test.
 
     \b
     Examples:
       dsgmcmc evaluate run
       dsgmcmc evaluate run --at 50 --all
       dsgmcmc evaluate run new.csv
+      dsgmcmc evaluate run other-run --all
     """
-    from dsgmcmc.diagnostics.ranking import USERS
+    from dsgmcmc.diagnostics.ranking import USERS, compare_runs
     from dsgmcmc.diagnostics.ranking import evaluate as compare_rankings
     from dsgmcmc.posterior.lists.liked import warn_of_few
     from dsgmcmc.posterior.lists.measures import MEASURES
@@ -316,12 +323,25 @@ def evaluate(
     from dsgmcmc.posterior.settings import EvaluateSettings
 
     settings = EvaluateSettings.from_settings(options)
-    settings.check_form(of_file=ratings is not None)
+    runs = [path for path in others or [] if path.is_dir()]
+    files = [path for path in others or [] if not path.is_dir()]
+    if len(files) > 1 or (files and runs):
+        raise InputError("give one file of ratings, or runs to compare with")
+    settings.check_form(of_file=bool(files))
     opened = Run(run)
-    if ratings is not None:
-        _evaluate_file(opened, ratings, settings, as_json=as_json)
+    if files:
+        _evaluate_file(opened, files[0], settings, as_json=as_json)
         return
     users = None if settings.everyone else USERS
+    if runs:
+        opened_runs = [opened, *map(Run, runs)]
+        for each in opened_runs:
+            each.open_ratings(settings.data).close()  # later uses find the file
+        compared = compare_runs(
+            opened_runs, settings.at, settings.liked, users=users, exposure=settings.exposure
+        )
+        _show_runs(compared, as_json=as_json)
+        return
     rated = read_rated(opened, settings.data)
     scores = compare_rankings(
         opened, rated, settings.at, settings.liked, users=users, exposure=settings.exposure
@@ -331,10 +351,7 @@ def evaluate(
     if as_json:
         say_json(scores)
         return
-    counted = f"{scores['users']:,} users"
-    if scores["of_users"] > scores["users"]:
-        counted += f" of {scores['of_users']:,}"
-    title = f"{counted}, lists of {settings.at}, liked: {scores['liked']:g} or more"
+    title = _title_of_lists(scores)
     rows: list[list[str]] = []
     for rule in scores["rules"]:
         difference = ""
@@ -344,6 +361,36 @@ def evaluate(
         rows.append([rule["rule"], *measures, difference])
     headings = ["rank by", "NDCG", "precision", "recall", "reciprocal rank", "NDCG, difference"]
     show_table(headings, rows, title, left=["rank by"])
+
+
+def _title_of_lists(scores: dict[str, Any]) -> str:
+    """Return who and what is counted in scores of lists."""
+    counted = f"{scores['users']:,} users"
+    if scores["of_users"] > scores["users"]:
+        counted += f" of {scores['of_users']:,}"
+    title = f"{counted}, lists of {scores['at']}, liked: {scores['liked']:g} or more"
+    if scores["untrained"]:
+        title += f"; not counted: {scores['untrained']:,} users without training ratings"
+    return title
+
+
+def _show_runs(scores: dict[str, Any], *, as_json: bool) -> None:
+    """Print the comparison of the lists of several runs."""
+    from dsgmcmc.posterior.lists.measures import MEASURES
+
+    if as_json:
+        say_json(scores)
+        return
+    rows: list[list[str]] = []
+    for of_run in scores["runs"]:
+        difference = ""
+        if rows:
+            change = of_run["difference"]["ndcg"]
+            difference = f"{change['mean']:+.4f} ({change['low']:+.4f} to {change['high']:+.4f})"
+        measures = [f"{of_run[name]['mean']:.4f}" for name in MEASURES]
+        rows.append([of_run["run"], *measures, difference])
+    headings = ["run", "NDCG", "precision", "recall", "reciprocal rank", "NDCG, difference, 95 %"]
+    show_table(headings, rows, _title_of_lists(scores), left=["run"])
 
 
 def _evaluate_file(run: Run, ratings: Path, settings: EvaluateSettings, *, as_json: bool) -> None:

@@ -9,7 +9,8 @@ Items that a user has not rated count as not liked, so the measures are useful o
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.model.predictive.base import reaches
 from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.posterior.lists.liked import liked_from
-from dsgmcmc.posterior.lists.measures import Lists, evenly_spaced, measures
+from dsgmcmc.posterior.lists.measures import MEASURES, Lists, evenly_spaced, measures
 from dsgmcmc.posterior.lists.ranking import Ranking, positions_in_lists, recommend
 from dsgmcmc.posterior.rated import Rated, read_rated
 from dsgmcmc.posterior.run import Run
@@ -81,8 +82,9 @@ def evaluate(
     -------
     dict
         ``at``, ``liked``, ``users`` (number of users), ``of_users`` (number of users with a liked
-        item) and ``rules``. For each rule this list has a dict with its name ``rule``; for each
-        measure, such as ``"recall"``, the values ``mean``, ``low`` and ``high``; and
+        item and training ratings), ``untrained`` (number of users with a liked item alone, who are
+        not counted) and ``rules``. For each rule this list has a dict with its name ``rule``; for
+        each measure, such as ``"recall"``, the values ``mean``, ``low`` and ``high``; and
         ``difference``, the ``mean`` difference in NDCG from the default rule with its ``se``, which
         is 1 for a single user.
 
@@ -95,18 +97,10 @@ def evaluate(
         rated = read_rated(run)
     if liked is None:
         liked = liked_from(run)
-    chosen = reaches(predict_test(run).least, liked)
-    if not chosen.any():
-        raise InputError(
-            f"no test rating of {run.path} is {liked:g} or more: give another {named('liked')}"
-        )
-    test_users, test_items = run.test_pairs()
-    liked_users = test_users[chosen]
-    liked_items = test_items[chosen]
-    eligible = np.unique(liked_users)
-    sampled = evenly_spaced(eligible, users)
+    found = liked_tests(run, liked)
+    sampled = evenly_spaced(found.trained, users)
     measured = {
-        name: measures(sampled, lists, liked_users, liked_items)
+        name: measures(sampled, lists, found.users, found.items)
         for name, lists in _lists(
             run, sampled, rated, at=at, liked=liked, exposure=exposure
         ).items()
@@ -122,8 +116,116 @@ def evaluate(
         "at": at,
         "liked": liked,
         "users": len(sampled),
-        "of_users": len(eligible),
+        "of_users": len(found.trained),
+        "untrained": found.untrained,
         "rules": rules,
+    }
+
+
+class LikedTests(NamedTuple):
+    """Liked test ratings: users and items, (n,) each, and who they are.
+
+    Attributes
+    ----------
+    users, items : int32
+        Their rows.
+    trained : (m,) int32
+        Those of the users who have training ratings, ascending.
+    untrained : int
+        Number of the others, whose lists say nothing of the rules.
+    """
+
+    users: Int32
+    items: Int32
+    trained: Int32
+    untrained: int
+
+
+def liked_tests(run: Run, liked: float) -> LikedTests:
+    """Return the liked test ratings. Raises InputError if no user with training ratings has one."""
+    chosen = reaches(predict_test(run).least, liked)
+    if not chosen.any():
+        raise InputError(
+            f"no test rating of {run.path} is {liked:g} or more: give another {named('liked')}"
+        )
+    test_users, test_items = run.test_pairs()
+    users = np.unique(test_users[chosen])
+    is_trained = run.counts("user")[users] > 0
+    if not is_trained.any():
+        raise InputError(f"no user of {run.path} with a liked test rating has training ratings")
+    return LikedTests(
+        users=test_users[chosen],
+        items=test_items[chosen],
+        trained=users[is_trained],
+        untrained=int(np.count_nonzero(~is_trained)),
+    )
+
+
+def compare_runs(
+    runs: Sequence[Run],
+    at: int = 10,
+    liked: float | None = None,
+    *,
+    users: int | None = USERS,
+    exposure: ExposureKind = "auto",
+) -> dict[str, Any]:
+    """Compare the lists of several runs on the same test ratings, by the default rule.
+
+    Parameters
+    ----------
+    runs : sequence of Run
+        Runs on the same ratings file; the others are compared with the first.
+    at, liked, users, exposure
+        As for `evaluate`.
+
+    Returns
+    -------
+    dict
+        ``at``, ``liked``, ``users``, ``of_users``, ``untrained`` as of `evaluate`, and ``runs``.
+        For each run this list has a dict with ``run``, its path, the measures, and ``difference``,
+        by measure: the ``mean`` over the users of the difference from the first run, its ``se``,
+        and ``low`` and ``high``.
+
+    Raises
+    ------
+    InputError
+        If the runs have not the same ratings, or no test rating is liked.
+    """
+    first = runs[0]
+    if liked is None:
+        liked = liked_from(first)
+    found = liked_tests(first, liked)
+    sampled = evenly_spaced(found.trained, users)
+    by_run = []
+    for run in runs:
+        if run.facts["data_hash"] != first.facts["data_hash"]:
+            raise InputError(
+                f"{run.path} and {first.path} have other ratings or another split, so their lists"
+                " cannot be compared: sample both from one ratings file"
+            )
+        at_least = None
+        if run.config.law.can_be_evaluated:
+            at_least = liked
+        ranking = Ranking(top=at, at_least=at_least, exposure=exposure)
+        lists = recommended(run, sampled, ranking, read_rated(run))
+        by_run.append(measures(sampled, lists, found.users, found.items))
+    compared = []
+    for run, values in zip(runs, by_run, strict=True):
+        differences = {}
+        for name in MEASURES:
+            change = difference(values[name], by_run[0][name], sampled)
+            se = min(change.error, 1.0)
+            ends = {"low": change.mean - 1.96 * se, "high": change.mean + 1.96 * se}
+            differences[name] = {"mean": change.mean, "se": se, **ends}
+        averages = {name: average(of_users) for name, of_users in values.items()}
+        compared.append({"run": str(run.path), **averages, "difference": differences})
+    return {
+        "at": at,
+        "liked": liked,
+        "users": len(sampled),
+        "of_users": len(found.trained),
+        "untrained": found.untrained,
+        "runs": compared,
     }
 
 

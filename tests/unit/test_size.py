@@ -38,10 +38,10 @@ PARAMETERS_OF_SAMPLE = 34
 #: into fewer lines changes nothing. Whoever raises a number says in the changelog, under *Taken
 #: out*, what went for it.
 NODES = {
-    "cli": 8_250,
+    "cli": 8_650,
     "config": 6_050,
     "densities": 23_950,
-    "diagnostics": 18_100,
+    "diagnostics": 18_600,
     "features": 16_550,
     "input": 49_900,
     "kernels": 29_900,

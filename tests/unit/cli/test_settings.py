@@ -185,7 +185,7 @@ def test_a_wrong_setting_of_prepare_is_named_as_it_was_given() -> None:
     [
         ("predict", PredictSettings, {"run", "pairs", "out", "as_json"}),
         ("recommend", RecommendSettings, {"run", "user", "everyone", "pairs", "out", "as_json"}),
-        ("evaluate", EvaluateSettings, {"run", "ratings", "as_json"}),
+        ("evaluate", EvaluateSettings, {"run", "others", "as_json"}),
         ("compare", CompareSettings, {"data", "out", "config", "assign", "as_json"}),
     ],
 )

@@ -11,7 +11,14 @@ from runs import SETTINGS, make_run
 from support import sample, write_cells
 
 from dsgmcmc import BPMF
-from dsgmcmc.diagnostics.ranking import RULES, average, evaluate, recommended
+from dsgmcmc.diagnostics.ranking import (
+    RULES,
+    average,
+    compare_runs,
+    evaluate,
+    liked_tests,
+    recommended,
+)
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.cells.predict import Predictor
 from dsgmcmc.posterior.heldout import predict_test
@@ -100,6 +107,46 @@ def test_differences_are_by_user(tmp_path):
     assert rules["lcb, z = 3"]["difference"]["se"] == pytest.approx(
         (cautious - likely).std(ddof=1) / 3
     )
+
+
+def test_runs_are_compared_by_user(tmp_path):
+    """Lists of two runs on the same ratings, by their differences from the first; other ratings are
+    refused.
+    """
+    made = make_run(tmp_path, users=40, items=30)
+    other = tmp_path / "other"
+    assert sample(MPI.COMM_SELF, made.data, other, **{**SETTINGS, "rank": 1, "seed": 5}) == 0
+    runs = [made.open(), Run(other)]
+    result = compare_runs(runs, at=5, liked=3.5)
+    found = liked_tests(runs[0], 3.5)
+    ndcg = []
+    for run in runs:
+        lists = recommended(run, found.trained, Ranking(top=5, at_least=3.5), read_rated(run))
+        ndcg.append(measures(found.trained, lists, found.users, found.items)["ndcg"])
+    first, second = result["runs"]
+    assert first["ndcg"] == pytest.approx(average(ndcg[0]))
+    assert first["difference"]["ndcg"]["mean"] == 0
+    change = second["difference"]["ndcg"]
+    by_user = ndcg[1] - ndcg[0]
+    assert change["mean"] == pytest.approx(by_user.mean())
+    assert change["high"] == pytest.approx(average(by_user)["high"])
+    third = make_run(tmp_path / "third", users=40, items=29)
+    with pytest.raises(InputError, match="other ratings or another split"):
+        compare_runs([runs[0], third.open()])
+
+
+def test_users_without_training_ratings_are_apart(tmp_path):
+    """Their lists are those of everybody, and say nothing of the rules."""
+    user, item = (index.ravel() for index in np.indices((12, 10)))
+    held = (user == 0) | ((user + item) % 4 == 0)  # all ratings of user 0
+    stars = (1 + (user * 3 + item) % 5).astype(np.float32)
+    data = write_cells(tmp_path / "r.h5", (12, 10), user, item, stars, held)
+    assert sample(MPI.COMM_SELF, data, tmp_path / "run", **SETTINGS) == 0
+    run = Run(tmp_path / "run")
+    result = evaluate(run, at=3, liked=4.0)
+    assert result["untrained"] == 1
+    liked = np.unique(user[held & (stars >= 4)])
+    assert result["users"] == result["of_users"] == len(liked) - 1
 
 
 SCALE = np.tile([1.0, 2, 3, 3, 4, 4, 4, 5], 60)[:460]
