@@ -45,7 +45,7 @@ NODES = {
     "features": 16_550,
     "input": 49_900,
     "kernels": 29_900,
-    "model": 80_650,
+    "model": 80_600,
     "parallel": 10_300,
     "plots": 7_500,
     "posterior": 75_250,

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
-from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -70,12 +69,6 @@ class RatingWeights(NamedTuple):
             sums={block: weight * values for block, values in self.sums.items()},
             squares={block: weight**2 * values for block, values in self.squares.items()},
         )
-
-
-@lru_cache(maxsize=256)
-def _ones(n: int) -> Float32:
-    """Scales of `n` rows without noise scales; they stay 1, though kernels want them writable."""
-    return np.ones(n, np.float32)
 
 
 def _taken(blocks: Iterable[ParameterBlock]) -> RatingWeights:
@@ -428,7 +421,7 @@ class Law(Observation, Part[Any]):
         """Field ``weight`` of a block's rows, (n,) float32; 1 if rows have no noise scales."""
         if self.heteroscedastic:
             return block.row(WEIGHT.name)
-        return _ones(len(block.counts))
+        return np.ones(len(block.counts), np.float32)
 
     def noise_scale(self, block: ParameterBlock) -> Float32:
         """Noise scales g of a block's rows, (n,) float32; 1 if all rows have the same noise.
