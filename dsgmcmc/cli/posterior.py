@@ -480,7 +480,7 @@ def export(
         return
     if draws or items or others:
         raise InputError(
-            "--ranking is of one run, and a file has one table: leave out --draws, --items and other"
-            " runs"
+            "--ranking is of one run, and a file has one table: leave out --draws, --items and"
+            " other runs"
         )
     export_tables([ranked(run, kind=ranking)], out, force=force)
