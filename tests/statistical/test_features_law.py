@@ -57,18 +57,26 @@ def data(tmp_path_factory):
     return write_cells(path, (ROWS, COLUMNS), i, j, x[i, j], features=sides), dense, observed, x
 
 
-def gibbs_draws(path: Path, dense: list[np.ndarray], observed: np.ndarray, x: np.ndarray):
+def scales_of(scaled: bool) -> list[np.ndarray]:
+    """Scales of the rows and of the columns, which stay; 1 if they are not `scaled`."""
+    rng = np.random.default_rng(9)
+    return [rng.gamma(3, 1 / 3, n) if scaled else np.ones(n) for n in (ROWS, COLUMNS)]
+
+
+def gibbs_draws(
+    path: Path, dense: list[np.ndarray], observed: np.ndarray, x: np.ndarray, scaled: bool
+):
     """Draws of what does not depend on the rotation of the factors."""
     with Ratings(path) as ratings:
         mean = ratings.mean
     sides = []
     zeros = np.zeros(RANK + 1)
-    for features_of_side in dense:
+    for features_of_side, scale in zip(dense, scales_of(scaled), strict=True):
         known = np.abs(features_of_side).sum(axis=1, keepdims=True) > 0
         centred = known * (features_of_side - features_of_side[known[:, 0]].mean(axis=0))
         start = np.random.default_rng(1).normal(0, 0.1, (len(features_of_side), RANK + 1))
         prior = (zeros, zeros + 1, np.zeros((4, RANK + 1)), np.ones(2))
-        sides.append(Side(centred, GROUPS, start, *prior))
+        sides.append(Side(centred, GROUPS, start, *prior, scale))
     summaries = []
     for _ in gibbs((sides[0], sides[1]), observed, observed * (x - mean), TAU, GIBBS_SWEEPS):
         summaries.append([summary(side.theta, side.effects, side.strength) for side in sides])
@@ -96,11 +104,18 @@ def draws_by_quantity(summaries: list[list[dict[str, np.ndarray]]]) -> dict[str,
     }
 
 
-def chain_draws(path: Path) -> dict[str, np.ndarray]:
+def chain_draws(path: Path, scaled: bool) -> dict[str, np.ndarray]:
     """The same draws of the sampler, every other sweep."""
     settings = {"rank": RANK, "standardise": False, "noise_precision": TAU, "grid": 2}
+    if scaled:
+        settings |= {"noise": "both", "coupled_noise": True}
     config = RunConfig.from_settings(settings | {"sampler": {"name": "baoab", "step_size": 0.2}})
     target, sampler = start_chain(path, 0.1, config)
+    target.noise.factors = ()  # scales are not drawn
+    if scaled:
+        for block in target.blocks():
+            scale = scales_of(scaled)[block.factor][block.start :]
+            block.row("weight")[:] = scale[: len(block.counts)]
     summaries = []
     for iteration in iterate(target, sampler, SWEEPS):
         if iteration % 2:
@@ -115,7 +130,8 @@ def chain_draws(path: Path) -> dict[str, np.ndarray]:
     return draws_by_quantity(summaries)
 
 
-def test_features_have_the_law_of_gibbs(data):
+@pytest.mark.parametrize("scaled", [False, True], ids=["", "scaled"])
+def test_features_have_the_law_of_gibbs(data, scaled):
     """Means and sds of B's biases, of log beta, and of the biases of rows without ratings, agree.
 
     Means within 0.35 sds and sds within 25 %: the slowest of these have some 100 independent draws
@@ -123,8 +139,8 @@ def test_features_have_the_law_of_gibbs(data):
     error of a difference.
     """
     path, dense, observed, x = data
-    exact = gibbs_draws(path, dense, observed, x)
-    sampled = chain_draws(path)
+    exact = gibbs_draws(path, dense, observed, x, scaled)
+    sampled = chain_draws(path, scaled)
     for name, draws in sampled.items():
         expected = exact[name]
         shift = (draws.mean(axis=0) - expected.mean(axis=0)) / expected.std(axis=0)
