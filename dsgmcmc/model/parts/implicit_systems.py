@@ -215,13 +215,7 @@ class Systems:
         self._vectors = {
             factor: _row_vectors(rows, self.circulation) for factor, rows in by_factor.items()
         }
-        self._scaled = [
-            factor
-            for factor, rows in self.rows.items()
-            if context.prior(rows.blocks[0]).scale is not None
-        ]
-        for factor in self._scaled:
-            self._vectors[factor]["scale"] = ROW_WEIGHT.name
+        self._scaled: list[Factor] = []
         self._columns: dict[Factor, dict[str, Array]] = {}
         self.set_context(context)
         for block in self.circulation.blocks():
@@ -229,12 +223,21 @@ class Systems:
             for name in self.scratch.values():
                 if name not in block.arrays:
                     block.arrays[name] = np.zeros(shape, block.dtype)
-        if not self._has_directions():
+        if any(DIRECTIONS not in rows.blocks[0].arrays for rows in self.coefficients.values()):
             self._find_directions()
+        self._set_scales()
 
-    def _has_directions(self) -> bool:
-        """Whether the directions U, and the diagonals of X^T X, are in the blocks."""
-        return all(DIRECTIONS in rows.blocks[0].arrays for rows in self.coefficients.values())
+    def _set_scales(self) -> None:
+        """Weight the rows by the scales of their priors, if these have any. Collective.
+
+        The directions were found without them: a resumed run finds the same ones.
+        """
+        for factor, rows in self.rows.items():
+            if self.context.prior(rows.blocks[0]).scale is not None:
+                self._scaled.append(factor)
+                self._vectors[factor]["scale"] = ROW_WEIGHT.name
+        if self._scaled:
+            self._set_diagonals()
 
     def set_context(self, context: DrawContext) -> None:
         """Use the current parameters; blocks must be where they were."""
@@ -251,7 +254,7 @@ class Systems:
             self._columns[factor] = {
                 name: column.astype(rows.dtype) for name, column in columns.items()
             }
-        if self._scaled and self._has_directions():
+        if self._scaled:
             self._set_diagonals()
 
     def _update(
