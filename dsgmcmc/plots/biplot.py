@@ -96,8 +96,8 @@ def biplot(run: Run, axes: Axes | None = None) -> Axes:
         ecolor="C1",
         elinewidth=0.8,
     )
-    far = float(np.abs([*users[chosen], *ends]).max()) * 1.15
-    axes.set(xlim=(-far, far), ylim=(-far, far), aspect="equal", adjustable="datalim")
+    axes.margins(0.12)
+    axes.set_aspect("equal", adjustable="datalim")
     axes.axhline(0, color="gray", linewidth=0.5)
     axes.axvline(0, color="gray", linewidth=0.5)
     share = [f"{part:.0%}" for part in found.share[:2]]

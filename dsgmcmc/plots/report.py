@@ -39,6 +39,7 @@ from dsgmcmc.plots.heldout import (
 from dsgmcmc.plots.items import has_items, information, wright_map
 from dsgmcmc.plots.known import imputed_and_observed, observed_map
 from dsgmcmc.plots.noise import noise, noise_sides
+from dsgmcmc.plots.ranking import best, can_be_ranked
 from dsgmcmc.plots.sampling import draw_errors, draw_traces, metrics_of
 from dsgmcmc.posterior.draws import ENTITIES
 from dsgmcmc.posterior.heldout import predict_test
@@ -153,7 +154,15 @@ def _data_sections(run: Run) -> Iterator[str]:
 
 
 def _row_sections(run: Run) -> Iterator[str]:
-    """Yield the sections about rows and columns: factors, items of a test, noise."""
+    """Yield the sections about rows and columns: ranks, factors, items of a test, noise."""
+    if can_be_ranked(run):
+        note = (
+            "Averages of expected values over all cells of a row or a column, observed or not, with"
+            " 90 % intervals, and the probability of being the best; lower values may be the better"
+            " ones. Intervals of ranks, and all rows: dsgmcmc export --ranking."
+        )
+        draw = [partial(best, kind="user"), partial(best, kind="item")]
+        yield _section("Ranking", _pictures(run, draw), note)
     if run.config.rank >= 2:
         note = (
             "Points are near each other if they differ in the same way from the average; arrows"

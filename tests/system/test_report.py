@@ -20,9 +20,9 @@ HEAD = (
 )
 
 SECTIONS = (
-    "What was observed, Observed and predicted, Calibration, Errors by group, Rows and columns in"
-    " one plane, Variance by factor, Convergence, Traces, Error while sampling, Time,"
-    " Configuration, Glossary"
+    "What was observed, Observed and predicted, Calibration, Errors by group, Ranking, Rows"
+    " and columns in one plane, Variance by factor, Convergence, Traces, Error while sampling,"
+    " Time, Configuration, Glossary"
 )
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
@@ -124,7 +124,7 @@ def test_the_page_has_what_it_promises_and_needs_nothing_else(page):
     text = page.read_text(encoding="utf-8")
     titles = ", ".join(re.findall(r"<h2>(.*?)</h2>", text))
     assert re.sub(r", biases left out: \d of 3 factors hold 99% of it", "", titles) == SECTIONS
-    assert text.count("<svg") == 6
+    assert text.count("<svg") == 7
     for needed in ("stochastic-gradient", "Probability integral transform", *HEAD):
         assert needed in text
     assert re.search(r"<td>sampler.name</td><td>[a-z]+</td>", text)

@@ -47,7 +47,7 @@ NODES = {
     "kernels": 29_900,
     "model": 80_600,
     "parallel": 10_300,
-    "plots": 7_500,
+    "plots": 7_950,
     "posterior": 75_250,
     "prepare": 14_200,
     "ratings": 15_450,

@@ -16,7 +16,9 @@ from dsgmcmc.plots.heldout import (
 from dsgmcmc.plots.items import _information, has_items, wright_map
 from dsgmcmc.plots.known import imputed_and_observed, observed_map
 from dsgmcmc.plots.noise import noise, noise_sds, noise_sides
+from dsgmcmc.plots.ranking import best, can_be_ranked
 from dsgmcmc.posterior.loadings import loadings
+from dsgmcmc.posterior.matrix.ranking import ranking
 from dsgmcmc.tables.result import Table
 
 pytest.importorskip("matplotlib")
@@ -113,6 +115,17 @@ def test_the_biplot_has_the_loadings(measured):
     length = np.hypot(found.items["factor_1"], found.items["factor_2"])
     arrows = np.hypot(axes.collections[0].U, axes.collections[0].V)
     np.testing.assert_allclose(arrows / arrows[0], np.sort(length)[::-1] / length.max())
+
+
+def test_the_best_are_those_of_the_ranking(measured):
+    """In their order, with the probability of being best beside the name."""
+    run = measured.run
+    table = ranking(run, kind="item")
+    axes = best(run, "item")
+    labels = [label.get_text() for label in axes.get_yticklabels()]
+    assert labels[0] == f"{short(table['item_id'][0])}  {table['p_best'][0]:.0%}"
+    np.testing.assert_allclose(axes.lines[0].get_xdata(), table["mean"][: len(labels)])
+    assert can_be_ranked(run)
 
 
 def test_labels_do_not_overlap():
