@@ -47,8 +47,9 @@ MAX_SHARE_APART = 0.05
 #: case of a thousand at ESS 100.
 LEAST_SHARED_ESS = 20
 HALVES_LIMIT = 1.1
-#: Scalars that are no parameters of the model.
-_DERIVED = (traces.TEST_LOG_LIKELIHOOD, "mean_product", "variance_product")
+#: Nor if their Monte Carlo error is above this share of their mean. Of tau it is twice the share of
+#: the noise's standard deviation.
+LARGE_ERROR = 0.05
 BIAS_NOTE = (
     "R-hat tells whether the chains agree, and ESS how many independent draws they are worth."
     " Neither detects the bias of a stochastic-gradient sampler, which all chains share [Nemeth"
@@ -63,8 +64,9 @@ def diagnose(run: Run) -> dict[str, Any]:
     -------
     dict
         ``chains``, ``draws`` (per chain), ``withheld`` (why R-hat and ESS are missing, or None),
-        ``quantities`` (a list of dicts ``name, label, mean, sd, rhat, halves, ess_bulk, ess_tail``,
-        where ``halves`` is R-hat of the halves of all chains), ``predictions`` (the number of
+        ``quantities`` (a list of dicts ``name, label, read, mean, sd, rhat, halves, ess_bulk,
+        ess_tail``, where ``read`` says whether people read it, and ``halves`` is R-hat of the
+        halves of all chains), ``predictions`` (the number of
         ``pairs``, and lists ``rhat``, ``halves``, ``ess_bulk`` and ``ess_tail`` with one value per
         pair), ``warnings``, ``note``. Unknown values are None.
     """
@@ -79,6 +81,7 @@ def diagnose(run: Run) -> dict[str, Any]:
         mean = np.average(values, weights=weights)
         sd = np.sqrt(np.average((values - mean) ** 2, weights=weights))
         entry = {"name": name, "label": label_of[name], "mean": float(mean), "sd": float(sd)}
+        entry["read"] = traces.is_read(run, name)
         measured = _measures(values[..., None], interleaved, withheld is not None)
         for measure, found in measured.items():
             entry[measure] = None if found is None else found[0]
@@ -118,7 +121,7 @@ def agreement(diagnosis: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def slowest(diagnosis: Mapping[str, Any], config: ResolvedChain) -> dict[str, dict[str, Any]]:
-    """Find the slowest-mixing shared parameter, leaving out the parameters of the priors of rows.
+    """Find the slowest-mixing shared parameter that people read (`traces.is_read`).
 
     Returns
     -------
@@ -126,20 +129,18 @@ def slowest(diagnosis: Mapping[str, Any], config: ResolvedChain) -> dict[str, di
         Under the key ``shared``: its ``label``, ``ess`` (the smaller of bulk and tail ESS),
         ``rhat`` (None for one chain), ``mean`` and its Monte Carlo ``error``; ``uncertain``, the
         labels of all parameters that are not to be interpreted (`LEAST_SHARED_ESS`,
-        `HALVES_LIMIT`); and ``iterations``, the length of chains that would reach
-        `LEAST_SHARED_ESS`. Empty if ESS cannot be computed. Parameters of the priors of rows are
-        left out because predictions hardly depend on them.
+        `HALVES_LIMIT`, `LARGE_ERROR`); and ``iterations``, the length of chains that would reach
+        `LEAST_SHARED_ESS`. Empty if ESS cannot be computed, or nobody reads a parameter.
     """
-    measured = [
-        quantity for quantity in _by_ess(diagnosis) if quantity["name"] not in traces.LABELS
-    ]
+    measured = _by_ess(diagnosis)
     if not measured:
         return {}
     slow = measured[0]
     uncertain = [
         quantity["label"]
         for quantity in measured
-        if quantity["ess"] < LEAST_SHARED_ESS or quantity["halves"] > HALVES_LIMIT
+        if (quantity["ess"] < LEAST_SHARED_ESS or quantity["halves"] > HALVES_LIMIT)
+        and _has_large_error(quantity)
     ]
     shared = {name: slow[name] for name in ("label", "ess", "rhat", "mean")}
     shared["error"] = slow["sd"] / slow["ess"] ** 0.5
@@ -149,11 +150,11 @@ def slowest(diagnosis: Mapping[str, Any], config: ResolvedChain) -> dict[str, di
 
 
 def unmixed(diagnosis: Mapping[str, Any], config: ResolvedChain) -> dict[str, Any]:
-    """Find precisions, scales and thresholds in which the draws have not mixed.
+    """Find parameters that people read and in which the draws have not mixed.
 
     Their ESS is below `LEAST_SHARED_ESS`, and R-hat of the halves of all chains above
     `HALVES_LIMIT`: either alone happens by chance in short runs, or where predictions hardly depend
-    on a parameter.
+    on a parameter. Their error is above `LARGE_ERROR`.
 
     Returns
     -------
@@ -165,9 +166,9 @@ def unmixed(diagnosis: Mapping[str, Any], config: ResolvedChain) -> dict[str, An
     found = [
         {"label": quantity["label"], "rhat": quantity["halves"], "ess": quantity["ess"]}
         for quantity in _by_ess(diagnosis)
-        if quantity["name"] not in _DERIVED
-        and quantity["ess"] < LEAST_SHARED_ESS
+        if quantity["ess"] < LEAST_SHARED_ESS
         and quantity["halves"] > HALVES_LIMIT
+        and _has_large_error(quantity)
     ]
     if not found:
         return {}
@@ -176,7 +177,7 @@ def unmixed(diagnosis: Mapping[str, Any], config: ResolvedChain) -> dict[str, An
 
 
 def _by_ess(diagnosis: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the quantities with the smaller of bulk and tail ESS, by increasing ``ess``.
+    """Return the quantities that people read, by the smaller of bulk and tail ESS, ``ess``.
 
     There are none if ESS cannot be computed.
     """
@@ -185,8 +186,15 @@ def _by_ess(diagnosis: Mapping[str, Any]) -> list[dict[str, Any]]:
     measured = [
         {**quantity, "ess": min(quantity["ess_bulk"], quantity["ess_tail"])}
         for quantity in diagnosis["quantities"]
+        if quantity["read"]
     ]
     return sorted(measured, key=itemgetter("ess"))
+
+
+def _has_large_error(quantity: Mapping[str, Any]) -> bool:
+    """Whether the Monte Carlo error of a quantity is large beside its mean."""
+    error = quantity["sd"] / quantity["ess"] ** 0.5
+    return bool(error > LARGE_ERROR * abs(quantity["mean"]))
 
 
 def _sufficient_iterations(ess: float, diagnosis: Mapping[str, Any], config: ResolvedChain) -> int:

@@ -424,8 +424,9 @@ def _unmixed(summary: Summary) -> list[str]:
         advice += f", nor {_listed(others)}"
     iterations = max(unmixed["iterations"], slow.get("iterations", 0))
     return [
-        f"the draws have not mixed in {_listed(names)}: {advice}; continue with"
-        f" {named('resume')}, {named('until')} none and {named('iterations')} {iterations}"
+        f"the draws have not mixed in {_listed(names)}: {advice}, whatever the accuracy of"
+        f" predictions; continue with {named('resume')}, {named('until')} none and"
+        f" {named('iterations')} {iterations}"
     ]
 
 

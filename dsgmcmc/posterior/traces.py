@@ -125,6 +125,17 @@ def labels(run: Run, names: Iterable[str]) -> dict[str, str]:
     return texts
 
 
+def is_read(run: Run, name: str) -> bool:
+    """Whether people read a scalar of `scalar_traces`, which then has a unit of its own.
+
+    Thresholds, scales and precisions of rows have none: `item_parameters` and other tables show
+    them relative to each other. Nor has tau if rows have noise scales.
+    """
+    if name == "tau":
+        return run.config.noise == "shared"
+    return name in ("nu", "dispersion") or name.startswith("time_sd_")
+
+
 def predictions(run: Run) -> tuple[Int64, Float64]:
     """Return the predictions of the monitored test pairs.
 

@@ -143,7 +143,7 @@ def test_shared_parameters_that_drift_are_uncertain(run):
     """A parameter of low ESS, or whose halves differ, is not to be interpreted, and a longer run is
     named.
     """
-    line = {"name": "tau", "label": "tau", "mean": 2.0, "sd": 0.5, "rhat": None}
+    line = {"name": "tau", "label": "tau", "mean": 1.0, "sd": 0.5, "rhat": None, "read": True}
     good = line | {"halves": 1.01, "ess_bulk": 80.0, "ess_tail": 90.0}
     bad = line | {"label": "nu", "halves": 1.3, "ess_bulk": 4.0, "ess_tail": 9.0}
     diagnosis = {"quantities": [good, bad], "withheld": None, "draws": 300}
@@ -158,3 +158,7 @@ def test_shared_parameters_that_drift_are_uncertain(run):
     assert slowest(diagnosis | {"quantities": [good]}, run.config)["shared"]["uncertain"] == []
     apart = slowest(diagnosis | {"quantities": [good | {"halves": 1.2}]}, run.config)["shared"]
     assert apart["uncertain"] == ["tau"]
+    known = good | {"halves": 1.2, "sd": 0.1}
+    assert slowest(diagnosis | {"quantities": [known]}, run.config)["shared"]["uncertain"] == []
+    unread = bad | {"read": False}
+    assert slowest(diagnosis | {"quantities": [unread]}, run.config) == {}

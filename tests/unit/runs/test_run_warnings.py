@@ -26,9 +26,12 @@ def ratings() -> Ratings:
 
 def test_a_fit_warns_with_the_lines_that_info_prints(ratings: Ratings, tmp_path: Path) -> None:
     """Each warning once, in its own class, at the line that called `fit`, in words of Python."""
-    model = BPMF(2, sampler="baoab", iterations=200, options={"grid": 2}, out=tmp_path / "run")
+    pairs, values = ratings
+    explained = 3 + 0.1 * pairs[:, 0] - 0.05 * pairs[:, 1]
+    precise = explained + (values - explained) / 10
+    model = BPMF(2, sampler="baoab", iterations=140, options={"grid": 2}, out=tmp_path / "run")
     with pytest.warns(dsgmcmc.RunWarning) as caught:
-        model.fit(*ratings)  # warns here
+        model.fit(pairs, precise)  # warns here
     (path,) = {each.filename for each in caught}
     (line,) = {each.lineno for each in caught}
     assert Path(path).read_text().split("\n")[line - 1].endswith("# warns here")
@@ -76,16 +79,23 @@ def test_doubts_about_the_input_point_at_the_call(ratings: Ratings) -> None:
 
 
 def test_only_a_large_rhat_with_a_small_ess_counts() -> None:
-    """Either alone happens by chance, and a log likelihood is no parameter."""
+    """Either alone happens by chance; nobody reads parameters without a unit; and what is known to
+    a hundredth is known.
+    """
 
     class Config:
         burn_in = 100
         thin = 2
 
-    def quantity(name: str, halves: float, ess: float) -> dict[str, object]:
+    def quantity(
+        name: str, halves: float, ess: float, sd: float = 0.5, read: bool = True
+    ) -> dict[str, object]:
         return {
             "name": name,
             "label": name,
+            "read": read,
+            "mean": 2.0,
+            "sd": sd,
             "halves": halves,
             "ess_bulk": ess,
             "ess_tail": ess + 1,
@@ -97,12 +107,14 @@ def test_only_a_large_rhat_with_a_small_ess_counts() -> None:
         "quantities": [
             quantity("tau", 1.2, 10.0),
             quantity("nu", 1.2, 21.0),
-            quantity("user_bias_precision", 1.05, 5.0),
-            quantity("item_bias_precision", 1.5, 5.0),
-            quantity("test_log_likelihood", 1.5, 5.0),
+            quantity("dispersion", 1.5, 5.0),
+            quantity("time_sd_user_8", 1.05, 5.0),
+            quantity("time_sd_user_page", 1.5, 5.0, sd=0.03),
+            quantity("item_bias_precision", 1.5, 5.0, read=False),
+            quantity("test_log_likelihood", 1.5, 5.0, read=False),
         ],
     }
     found = unmixed(diagnosis, Config())
-    assert [each["label"] for each in found["quantities"]] == ["item_bias_precision", "tau"]
+    assert [each["label"] for each in found["quantities"]] == ["dispersion", "tau"]
     assert found["iterations"] == 100 + 4 * 50 * 2
     assert unmixed({**diagnosis, "withheld": "few draws"}, Config()) == {}
