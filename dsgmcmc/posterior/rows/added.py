@@ -373,7 +373,7 @@ class FoldIn:
         self._ends = np.searchsorted(ratings.rows[order], np.arange(len(names) + 1))
         self._all = np.arange(len(names))
         self._seed: Sequence[int] | None = None  # of draws of normal rows
-        #: What other objects of the run have solved, too (`_key`); what was solved last is last.
+        #: What other objects of the run have solved, too (`_keep`); what was solved last is last.
         self._kept: dict[Any, Any] = run.kept.setdefault((FoldIn, names.entity), {})
 
     def rated(self, row: int, bound: float | None = None) -> Int32:
@@ -430,12 +430,12 @@ class FoldIn:
 
     def _number(self, k: int) -> int:
         """Return a number for the name of a row, by which its random numbers are chosen."""
-        return crc32(repr(self.vocabulary.ids[k : k + 1].tolist()).encode())
+        return crc32(repr([self._name(k)]).encode())
 
-    def _key(self, k: int) -> bytes:
-        """Return a hash of the name, the ratings and the features of a row."""
+    def _content(self, k: int) -> bytes:
+        """Return a hash of the ratings and the features of a row."""
         of_row = slice(self._ends[k], self._ends[k + 1])
-        content = hashlib.sha256(repr(self.vocabulary.ids[k : k + 1].tolist()).encode())
+        content = hashlib.sha256()
         for array in (self._others, self._values, self._weights, self._bounds):
             if array is not None:
                 content.update(np.ascontiguousarray(array[of_row]).tobytes())
@@ -444,21 +444,37 @@ class FoldIn:
             content.update(features.indices.tobytes() + features.data.tobytes())
         return content.digest()
 
-    def _keep(self, key: Any, value: Any) -> None:
-        """Keep rows; if they are too many, forget the first."""
+    def _found(self, k: int, position: int | None) -> Any:
+        """Return what was kept of a row, if its ratings and features are the same; else None."""
+        kept = self._kept.get((self._name(k), position))
+        if kept is None or kept[0] != self._content(k):
+            return None
+        return kept[1]
+
+    def _name(self, k: int) -> Any:
+        """Return the name of a row."""
+        (name,) = self.vocabulary.ids[k : k + 1].tolist()
+        return name
+
+    def _keep(self, k: int, position: int | None, value: Any) -> None:
+        """Keep a row at a draw, or at all, in place of what its name had with fewer ratings.
+
+        If rows are too many, the first is forgotten.
+        """
         width = self.run.config.rank + self.run.config.biases
         most = KEPT_BYTES // (8 * width * (width + 1))
         if not self.run.config.law.is_conditionally_gaussian():
             most = MOST_DRAWN
-        self._kept[key] = value
+        place = (self._name(k), position)
+        self._kept.pop(place, None)
+        self._kept[place] = (self._content(k), value)
         while len(self._kept) > most:
             first, *_ = list(self._kept)  # a copy, because other threads may change it
             self._kept.pop(first, None)
 
     def _normal(self, position: int, k: int) -> NewRow:
         """Return a row with ratings, which is normal given its noise scale, at a saved draw."""
-        key = (self._key(k), position)
-        found: NewRow | None = self._kept.get(key)
+        found: NewRow | None = self._found(k, position)
         if found is not None:
             return found
         draw = self.run.draw(position)
@@ -472,13 +488,12 @@ class FoldIn:
             rng=np.random.default_rng([0, position, self._number(k)]),
         )
         solved = NewRow(mean, noise, covariance=covariance)
-        self._keep(key, solved)
+        self._keep(k, position, solved)
         return solved
 
     def _drawn(self, k: int) -> list[NewRow]:
         """Return a row with ratings, drawn at every saved draw."""
-        key = self._key(k)
-        found: list[NewRow] | None = self._kept.get(key)
+        found: list[NewRow] | None = self._found(k, None)
         if found is not None:
             return found
         law = self.run.config.law
@@ -495,7 +510,7 @@ class FoldIn:
             if own.parameters is not None:
                 parameters = own.parameters[position]
             solved.append(NewRow(theta[position], 1 / own.scale[position], parameters))
-        self._keep(key, solved)
+        self._keep(k, None, solved)
         return solved
 
     def _prior(self, position: int) -> NewRowPrior:
