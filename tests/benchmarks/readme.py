@@ -17,7 +17,7 @@ def main() -> None:
     parser = arguments(__doc__)
     parser.add_argument("ratings", help="file of ratings")
     options = parser.parse_args()
-    (code,) = fenced(TESTS.parent / "README.md", "python")
+    code, _ = fenced(TESTS.parent / "README.md", "python")
     code, _ = code.replace("ratings.csv", options.ratings).split("\nmodel = BPMF.load")
     values: list[object] = []
     exec(code, {"print": values.append})
