@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from dsgmcmc.errors import InputError
-from dsgmcmc.plots.figures import axes_or_new, short, without_overlaps
+from dsgmcmc.plots.figures import axes_or_new, column_of, short, without_overlaps
 from dsgmcmc.posterior.index import shown
 from dsgmcmc.posterior.loadings import loadings
 from dsgmcmc.posterior.run import Run
@@ -68,7 +68,6 @@ def biplot(run: Run, axes: Axes | None = None) -> Axes:
     users = _Plane.of(found.users).mean
     items = _Plane.of(found.items)
     chosen = np.linspace(0, len(users) - 1, min(USERS, len(users))).astype(int)
-    named = run.columns
     axes.plot(*users[chosen].T, ".", color="C0", alpha=0.35, markersize=4)
     length = np.hypot(*items.mean.T)
     longest = np.argsort(-length, kind="stable")[:NAMED]
@@ -102,7 +101,7 @@ def biplot(run: Run, axes: Axes | None = None) -> Axes:
     axes.axvline(0, color="gray", linewidth=0.5)
     share = [f"{part:.0%}" for part in found.share[:2]]
     axes.set(xlabel=f"factor 1 ({share[0]})", ylabel=f"factor 2 ({share[1]})")
-    axes.set(title=f"{named.get('user', 'user')} (points) and {named.get('item', 'item')} (arrows)")
+    axes.set(title=f"{column_of(run, 'user')} (points) and {column_of(run, 'item')} (arrows)")
     ids = run.items.ids[longest]
     texts = [
         axes.text(x, y, short(shown(name)), fontsize=9, ha="left" if x > 0 else "right")

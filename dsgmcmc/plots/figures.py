@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from dsgmcmc.posterior.export import require
+from dsgmcmc.posterior.run import Run
+from dsgmcmc.terminal import plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -88,8 +90,14 @@ def axes_or_new(axes: Axes | None) -> Axes:
     return Figure(figsize=PANEL, layout="constrained").subplots()
 
 
+def column_of(run: Run, entity: str) -> str:
+    """Return what the ratings call users or items, as pages show it."""
+    return plain(run.columns.get(entity, entity))
+
+
 def short(name: str) -> str:
-    """Return a name, cut to `NAME` characters."""
+    """Return a name as pages show it, cut to `NAME` characters."""
+    name = plain(name)
     if len(name) <= NAME:
         return name
     return f"{name[: NAME - 3]}..."

@@ -12,7 +12,7 @@ from dsgmcmc.diagnostics.overview import TextTable
 from dsgmcmc.diagnostics.scores import Pit, coverage
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.predictive.base import TINY, nearest_level
-from dsgmcmc.plots.figures import axes_or_new
+from dsgmcmc.plots.figures import axes_or_new, column_of
 from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.posterior.index import shown
 from dsgmcmc.posterior.run import Run
@@ -213,10 +213,9 @@ def largest_misses(run: Run) -> TextTable:
                 spread[position],
             ]
         )
-    columns = run.columns
     headings = (
-        columns.get("user", "user"),
-        columns.get("item", "item"),
+        column_of(run, "user"),
+        column_of(run, "item"),
         "observed",
         "predicted",
         last,

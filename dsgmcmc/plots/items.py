@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dsgmcmc.plots.figures import axes_or_new
+from dsgmcmc.plots.figures import axes_or_new, column_of
 from dsgmcmc.posterior.item_parameters import item_parameters, user_parameters
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.tables.result import Table
@@ -51,11 +51,10 @@ def wright_map(run: Run, axes: Axes | None = None) -> Axes:
     axes = axes_or_new(axes)
     low, high = np.quantile(np.concatenate([people, items]), (0.005, 0.995)).tolist()
     edges = np.linspace(low, high, 41)
-    named = run.columns
     for values, side, entity in ((people, 1, "user"), (items, -1, "item")):
         counts, _ = np.histogram(np.clip(values, low, high), edges)
         share = side * counts / max(counts.max(), 1)
-        axes.stairs(share, edges, fill=True, alpha=0.6, label=named.get(entity, entity))
+        axes.stairs(share, edges, fill=True, alpha=0.6, label=column_of(run, entity))
     axes.axhline(0, color="gray", linewidth=0.8)
     axes.set(title="Abilities above, difficulties below", xlabel="logits", yticks=[])
     axes.legend(fontsize=9)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dsgmcmc.plots.figures import axes_or_new
+from dsgmcmc.plots.figures import axes_or_new, column_of
 from dsgmcmc.posterior.cells.predict import Predictor
 from dsgmcmc.posterior.rated import Rated, read_rated
 from dsgmcmc.posterior.run import Run
@@ -65,8 +65,7 @@ def observed_map(run: Run, axes: Axes | None = None) -> Axes:
     share = counts / np.outer(of_rows, of_columns)
     image = axes.imshow(share, aspect="auto", cmap="Blues", vmin=0, interpolation="nearest")
     axes.set(xticks=[], yticks=[], title="Share of cells that were observed")
-    named = run.columns
-    axes.set(xlabel=f"{named.get('item', 'item')}, by name", ylabel=named.get("user", "user"))
+    axes.set(xlabel=f"{column_of(run, 'item')}, by name", ylabel=column_of(run, "user"))
     axes.figure.colorbar(image, ax=axes)
     return axes
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dsgmcmc.errors import InputError
-from dsgmcmc.plots.figures import axes_or_new, short
+from dsgmcmc.plots.figures import axes_or_new, column_of, short
 from dsgmcmc.posterior.draws import OTHER
 from dsgmcmc.posterior.index import shown
 from dsgmcmc.posterior.moments import Estimates, over_draws
@@ -93,5 +93,5 @@ def noise(run: Run, entity: str, axes: Axes | None = None) -> Axes:
     ids = run.vocabulary(entity).ids[order].tolist()
     axes.set_yticks(places, [short(shown(name)) for name in ids], fontsize=9)
     axes.set(xscale="log", xlabel="noise sd")
-    axes.set(title=f"Noise by {run.columns.get(entity, entity)}: lowest and highest")
+    axes.set(title=f"Noise by {column_of(run, entity)}: lowest and highest")
     return axes

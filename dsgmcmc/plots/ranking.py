@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from dsgmcmc.plots.figures import axes_or_new, short
+from dsgmcmc.plots.figures import axes_or_new, column_of, short
 from dsgmcmc.posterior.draws import OTHER
 from dsgmcmc.posterior.index import shown
 from dsgmcmc.posterior.matrix.ranking import DRAWS, ranking
@@ -64,7 +64,6 @@ def best(run: Run, kind: Literal["user", "item"], axes: Axes | None = None) -> A
     ]
     axes.set_yticks(places, labels, fontsize=9)
     axes.invert_yaxis()
-    named = run.columns
-    axes.set(title=f"Highest {named.get(kind, kind)}, with P(best)")
-    axes.set(xlabel=f"average over {named.get(OTHER[kind], OTHER[kind])}")
+    axes.set(title=f"Highest {column_of(run, kind)}, with P(best)")
+    axes.set(xlabel=f"average over {column_of(run, OTHER[kind])}")
     return axes
