@@ -106,7 +106,8 @@ def draws_by_quantity(summaries: list[list[dict[str, np.ndarray]]]) -> dict[str,
 
 def chain_draws(path: Path, scaled: bool) -> dict[str, np.ndarray]:
     """The same draws of the sampler, every other sweep."""
-    settings = {"rank": RANK, "standardise": False, "noise_precision": TAU, "grid": 2}
+    settings = {"rank": RANK, "prior": "normal-gamma", "standardise": False, "grid": 2}
+    settings["noise_precision"] = TAU
     if scaled:
         settings |= {"noise": "both", "coupled_noise": True}
     config = RunConfig.from_settings(settings | {"sampler": {"name": "baoab", "step_size": 0.2}})
