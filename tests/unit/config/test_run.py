@@ -124,14 +124,14 @@ def test_assignments_take_toml_values_and_plain_words() -> None:
 
 
 @pytest.mark.parametrize("name", SAMPLERS)
-@pytest.mark.parametrize("prior", ["fixed", "normal-gamma"])
+@pytest.mark.parametrize("prior", ["fixed", "half-cauchy", "normal-gamma"])
 def test_run_toml_gives_back_the_same_chain(tmp_path: Path, name: str, prior: str) -> None:
     """A resumed run reads its settings from run.toml, which has all; TOML has no null, and must not
     lose any.
     """
     step = {"name": name} | ({"step_size": 0.01} if name in STEPPING else {})
     config = build({"prior": prior, "sampler": step, "burn_in": "3sweeps"}).resolved()
-    of_other_models = {"zero_weight", "until", "scale", "item_levels"}
+    of_other_models = {"zero_weight", "until", "scale", "item_levels", "coupled_noise"}
     assert set(config.table()) | of_other_models == set(ResolvedConfig.model_fields)
     run = RunDirectory(tmp_path)
     run.write_settings(config.table(), {"data": "x", "config_hash": config.hash()})
@@ -195,7 +195,7 @@ OTHER |= {
     "scale": "log",
 }
 OTHER |= {"likelihood": "other", "thresholds": "user", "item_levels": "observed"}
-OTHER |= {"zero_weight": 0.3}
+OTHER |= {"zero_weight": 0.3, "coupled_noise": True}
 OTHER |= {"implicit_features": "both", "features": "no", "time_levels": "user:8"}
 OTHER |= {
     "sampler": {"name": "sgld"},
