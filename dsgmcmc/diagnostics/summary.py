@@ -493,14 +493,16 @@ def _miscalibrated(summary: Summary) -> list[str]:
     """
     number = summary.get("test_ratings", 10**6) - summary.get("bounded", 0)
     number = max(1, min(number, summary.get("independent", number)))
-    for name, off in COVERAGE_OFF.items():
+    coverage = summary["coverage"]
+    levels = ["0.9", *(name for name in COVERAGE_OFF if name in coverage and name != "0.9")]
+    for name in levels:
+        covered = coverage[name]
         level = float(name)
-        covered = summary["coverage"].get(name, level)
         # intervals are rounded to levels, which adds to coverage, but not to the width
         if covered > level and summary.get("narrower_than_levels"):
             continue
         chance = 3 * sqrt(level * (1 - level) / number)
-        if abs(covered - level) <= max(off, chance):
+        if abs(covered - level) <= max(COVERAGE_OFF[name], chance):
             continue
         size = "too narrow"
         if covered > level:

@@ -109,7 +109,9 @@ def test_the_unknown_have_their_prior(finished, user, item):
         if row >= 0:
             return draw.theta[entity][[row]]
         prior = draw.prior[entity]
-        return rng.multivariate_normal(prior.mean, prior.covariance, samples)
+        # the mean over scales of the row: nu / (nu - 2), where its prior has a scale
+        covariance = prior.covariance * draw.new_inverse_scale[entity]
+        return rng.multivariate_normal(prior.mean, covariance, samples)
 
     for number in range(len(run.draws)):
         draw = run.draw(number)

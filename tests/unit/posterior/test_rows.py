@@ -27,7 +27,8 @@ def test_every_kind_of_row_has_its_distribution(tmp_path):
     new = expected.mean[0]
     np.testing.assert_array_equal(found.mean, [new, theta, prior.mean, new, theta])
     noise = expected.noise[0]
-    np.testing.assert_array_equal(found.noise, [noise, scale, 1.0, noise, scale])
+    nu = draw.shared["user.nu"].item()
+    np.testing.assert_array_equal(found.noise, [noise, scale, nu / (nu - 2), noise, scale])
     np.testing.assert_array_equal(found.uncertain, [0, 2, 3])
     covariance = found.covariance[found.spread_of[found.uncertain]]
     of_new = expected.covariance[0]

@@ -275,11 +275,9 @@ def test_biases_only_are_recommended_where_there_is_nothing_else(tmp_path):
         "sample", data, "--out", out, "--model", "auto", "--set", "grid=2", "--iterations", 60
     ).expect()
     comparison = Comparison.read(out / "comparison.json")
-    assert [model.name for model in comparison.models][:3] == [
-        "biases only",
-        "plain",
-        "plain + implicit",
-    ]
+    tried = [model.name for model in comparison.models]
+    assert tried[:2] == ["biases only", "plain"]
+    assert any(name.endswith("+ implicit") for name in tried)
     assert comparison.recommended == "biases only"
     assert ResolvedConfig.of_run(RunDirectory(out))[0].rank == 0
 
