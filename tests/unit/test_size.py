@@ -41,7 +41,7 @@ NODES = {
     "cli": 8_650,
     "config": 6_050,
     "densities": 23_950,
-    "diagnostics": 18_650,
+    "diagnostics": 18_700,
     "features": 16_550,
     "input": 49_900,
     "kernels": 29_900,
