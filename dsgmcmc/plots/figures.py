@@ -92,7 +92,10 @@ def axes_or_new(axes: Axes | None) -> Axes:
 
 def column_of(run: Run, entity: str) -> str:
     """Return what the ratings call users or items, as pages show it."""
-    return plain(run.columns.get(entity, entity))
+    labels = run.vocabulary(entity).labels
+    if not labels:
+        return entity
+    return plain(", ".join(labels))
 
 
 def short(name: str) -> str:

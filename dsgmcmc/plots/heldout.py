@@ -55,10 +55,18 @@ class HeldOut:
 
     @classmethod
     def of(cls, run: Run) -> HeldOut:
-        """Predict the test ratings that are not known only by bounds.
+        """Return the test ratings that are not known only by bounds; the run keeps them.
 
         Raises InputError as `dsgmcmc.posterior.heldout.predict_test`.
         """
+        if cls not in run.kept:
+            run.kept[cls] = cls._predict(run)
+        held_out: HeldOut = run.kept[cls]
+        return held_out
+
+    @classmethod
+    def _predict(cls, run: Run) -> HeldOut:
+        """Predict the test ratings."""
         all_of_test = predict_test(run)
         test = all_of_test.exact()
         predictive = test.predictive(run.config.law, run.levels)

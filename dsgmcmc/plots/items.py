@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -27,6 +27,21 @@ def has_items(run: Run) -> bool:
     return bool(run.draws) and run.config.law.thresholds_of_items(run.draw(0)) is not None
 
 
+class _Line(NamedTuple):
+    """Abilities of people, (n,), and parameters of items, on one line."""
+
+    people: Float64
+    items: Table
+
+    @classmethod
+    def of(cls, run: Run) -> _Line:
+        """Return those of a run, which keeps them; raises InputError as `item_parameters`."""
+        if cls not in run.kept:
+            run.kept[cls] = cls(user_parameters(run)["ability"], item_parameters(run))
+        line: _Line = run.kept[cls]
+        return line
+
+
 def wright_map(run: Run, axes: Axes | None = None) -> Axes:
     """Draw the distributions of abilities (above) and of difficulties (below) on one line.
 
@@ -45,8 +60,9 @@ def wright_map(run: Run, axes: Axes | None = None) -> Axes:
     InputError
         If ratings are not ordered levels, the run has no draws, or Matplotlib is not installed.
     """
-    people = user_parameters(run)["ability"]
-    items = item_parameters(run)["difficulty"]
+    line = _Line.of(run)
+    people = line.people
+    items = line.items["difficulty"]
     items = items[~np.isnan(items)]
     axes = axes_or_new(axes)
     low, high = np.quantile(np.concatenate([people, items]), (0.005, 0.995)).tolist()
@@ -69,12 +85,11 @@ def information(run: Run, axes: Axes | None = None) -> Axes:
 
     Parameters, returns and errors are those of `wright_map`.
     """
-    items = item_parameters(run)
-    people = user_parameters(run)["ability"]
+    line = _Line.of(run)
     axes = axes_or_new(axes)
-    low, high = np.quantile(people, (0.005, 0.995)).tolist()
+    low, high = np.quantile(line.people, (0.005, 0.995)).tolist()
     ability = np.linspace(low, high, POINTS)
-    total = _information(items, ability)
+    total = _information(line.items, ability)
     axes.plot(ability, 1 / np.sqrt(total))
     axes.set(title="Standard error of an ability, all items answered")
     axes.set(xlabel="ability in logits", ylabel="standard error", ylim=(0, None))

@@ -8,6 +8,7 @@ import numpy as np
 
 from dsgmcmc.plots.figures import axes_or_new, column_of
 from dsgmcmc.posterior.cells.predict import Predictor
+from dsgmcmc.posterior.index import Vocabulary
 from dsgmcmc.posterior.rated import Rated, read_rated
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.settings import PredictOptions
@@ -25,15 +26,15 @@ IMPUTED = 4_000
 BINS = 40
 
 
-def _by_name(ids: Array) -> Int32:
+def _places(names: Vocabulary) -> Int32:
     """Return the place of each row in the order of names, (n,)."""
-    order = np.argsort(ids, kind="stable")
+    order = names.rows_in_order()
     place = np.empty(len(order), np.int32)
     place[order] = np.arange(len(order), dtype=np.int32)
     return place
 
 
-def observed_map(run: Run, axes: Axes | None = None) -> Axes:
+def observed_map(run: Run, axes: Axes | None = None, *, rated: Rated | None = None) -> Axes:
     """Draw which cells were observed in training, rows and columns in the order of their names.
 
     Parameters
@@ -41,6 +42,8 @@ def observed_map(run: Run, axes: Axes | None = None) -> Axes:
     run : Run
     axes : matplotlib.axes.Axes, optional
         Axes to draw on; by default those of a new figure.
+    rated : Rated, optional
+        Training ratings of all users; by default read from the ratings file of the run.
 
     Returns
     -------
@@ -52,12 +55,14 @@ def observed_map(run: Run, axes: Axes | None = None) -> Axes:
         If the ratings file of the run is missing, or Matplotlib is not installed.
     """
     axes = axes_or_new(axes)
-    cells = read_rated(run).pattern.tocoo()
+    if rated is None:
+        rated = read_rated(run)
+    cells = rated.pattern.tocoo()
     n_users = len(run.users)
     n_items = len(run.items)
     sizes = (min(SQUARES, n_users), min(SQUARES, n_items))
-    rows = _by_name(run.users.ids)[cells.row] * sizes[0] // n_users
-    columns = _by_name(run.items.ids)[cells.col] * sizes[1] // n_items
+    rows = _places(run.users)[cells.row] * sizes[0] // n_users
+    columns = _places(run.items)[cells.col] * sizes[1] // n_items
     counts = np.zeros(sizes)
     np.add.at(counts, (rows, columns), 1.0)
     of_rows = np.bincount(np.arange(n_users) * sizes[0] // n_users)
@@ -70,7 +75,7 @@ def observed_map(run: Run, axes: Axes | None = None) -> Axes:
     return axes
 
 
-def imputed_and_observed(run: Run, axes: Axes | None = None) -> Axes:
+def imputed_and_observed(run: Run, axes: Axes | None = None, *, rated: Rated | None = None) -> Axes:
     """Draw the distributions of observed values, and of values drawn for missing cells.
 
     Parameters
@@ -78,6 +83,8 @@ def imputed_and_observed(run: Run, axes: Axes | None = None) -> Axes:
     run : Run
     axes : matplotlib.axes.Axes, optional
         Axes to draw on; by default those of a new figure.
+    rated : Rated, optional
+        As for `observed_map`.
 
     Returns
     -------
@@ -90,7 +97,8 @@ def imputed_and_observed(run: Run, axes: Axes | None = None) -> Axes:
     """
     axes = axes_or_new(axes)
     with run.open_ratings() as ratings:
-        rated = Rated(ratings)
+        if rated is None:
+            rated = Rated(ratings)
         observed = ratings.slab("train", 0, ratings.n_rows).values.astype(np.float64)
     values: dict[str, Array] = {
         "observed": observed,

@@ -8,6 +8,7 @@ import numpy as np
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.plots.figures import axes_or_new, column_of, short
+from dsgmcmc.plots.items import has_items
 from dsgmcmc.posterior.draws import OTHER
 from dsgmcmc.posterior.index import shown
 from dsgmcmc.posterior.moments import Estimates, over_draws
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 
 #: Rows that are shown from each end.
 ENDS = 9
-#: Sides that have noise of their own, by the setting.
-SIDES = {"by-user": ("user",), "by-item": ("item",), "both": ("item", "user"), "shared": ()}
 
 
 def noise_sides(run: Run) -> tuple[str, ...]:
@@ -29,9 +28,10 @@ def noise_sides(run: Run) -> tuple[str, ...]:
 
     Scales of ordered levels are discriminations, not noise.
     """
-    if run.levels is not None and run.config.law.thresholds_of_items(run.draw(0)) is not None:
+    if has_items(run):
         return ()
-    return SIDES[run.config.noise]
+    noise = run.config.noise
+    return tuple(entity for entity in ("item", "user") if noise in (f"by-{entity}", "both"))
 
 
 def noise_sds(run: Run, entity: str) -> Estimates:

@@ -28,7 +28,7 @@ from dsgmcmc.diagnostics.scores import calibration
 from dsgmcmc.diagnostics.summary import as_written
 from dsgmcmc.errors import InputError, writing
 from dsgmcmc.plots.biplot import biplot
-from dsgmcmc.plots.figures import svg
+from dsgmcmc.plots.figures import column_of, svg
 from dsgmcmc.plots.heldout import (
     draw_calibration,
     error_histogram,
@@ -43,6 +43,7 @@ from dsgmcmc.plots.ranking import best, can_be_ranked
 from dsgmcmc.plots.sampling import draw_errors, draw_traces, metrics_of
 from dsgmcmc.posterior.draws import ENTITIES
 from dsgmcmc.posterior.heldout import predict_test
+from dsgmcmc.posterior.rated import read_rated
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.traces import labels, scalar_traces
 from dsgmcmc.storage.files import write_file
@@ -107,9 +108,8 @@ def _sizes(run: Run) -> str:
     """Say how many users, items and ratings there are, as the columns of the data are called."""
     sizes = []
     for entity in ENTITIES:
-        names = run.vocabulary(entity)
-        column = ", ".join(names.labels) or run.columns.get(entity, entity)
-        sizes.append(f"{len(names):,} {_html(column)}")
+        number = len(run.vocabulary(entity))
+        sizes.append(f"{number:,} {_html(column_of(run, entity))}")
     for fact, label in (("ratings", "training ratings"), ("test_ratings", "test ratings")):
         if fact in run.facts:
             sizes.append(f"{run.facts[fact]:,} {label}")
@@ -139,7 +139,7 @@ def _results(run: Run, described: Overview, scored: Mapping[str, Any] | None) ->
 
 def _data_sections(run: Run) -> Iterator[str]:
     """Yield what was observed, and what is imputed; a sentence if the ratings file is not there."""
-    draw = [observed_map]
+    draw: list[Callable[..., Any]] = [observed_map]
     note = "Left: dark squares have many training ratings, white ones none."
     if run.config.law.can_be_evaluated:
         draw.append(imputed_and_observed)
@@ -148,7 +148,9 @@ def _data_sections(run: Run) -> Iterator[str]:
             " two need not agree: cells may be missing because of their values."
         )
     try:
-        yield _section("What was observed", _pictures(run, draw), note)
+        rated = read_rated(run)
+        pictures = _pictures(run, [partial(function, rated=rated) for function in draw])
+        yield _section("What was observed", pictures, note)
     except InputError as error:
         yield _section("What was observed", f"<p>Not shown: {_html(str(error))}</p>")
 

@@ -100,7 +100,7 @@ class Run:
         self._kept: dict[int, Draw] = {}  # draws that `_stack` has, by position in `draws`
         self._last: _OtherDraw | None = None  # a draw that it has not
         self._counts: dict[str, Int64] = {}
-        #: What rankings have computed for the run, by what it is (`dsgmcmc.posterior.lists`).
+        #: What was computed of the run and may be asked for again, by what it is.
         self.kept: dict[Any, Any] = {}
 
     def __repr__(self) -> str:

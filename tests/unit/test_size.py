@@ -47,7 +47,7 @@ NODES = {
     "kernels": 29_900,
     "model": 80_600,
     "parallel": 10_300,
-    "plots": 7_900,
+    "plots": 8_100,
     "posterior": 75_400,
     "prepare": 14_200,
     "ratings": 15_450,
