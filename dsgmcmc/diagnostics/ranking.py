@@ -112,14 +112,7 @@ def evaluate(
         change = difference(values["ndcg"], default_ndcg, sampled)
         se = min(change.error, 1.0)  # unknown for a single user
         rules.append({"rule": name, **averages, "difference": {"mean": change.mean, "se": se}})
-    return {
-        "at": at,
-        "liked": liked,
-        "users": len(sampled),
-        "of_users": len(found.trained),
-        "untrained": found.untrained,
-        "rules": rules,
-    }
+    return {"at": at, "liked": liked, **found.counts(sampled), "rules": rules}
 
 
 class LikedTests(NamedTuple):
@@ -139,6 +132,14 @@ class LikedTests(NamedTuple):
     items: Int32
     trained: Int32
     untrained: int
+
+    def counts(self, sampled: Int32) -> dict[str, int]:
+        """Return how many users are counted, of how many, and how many are not."""
+        return {
+            "users": len(sampled),
+            "of_users": len(self.trained),
+            "untrained": self.untrained,
+        }
 
 
 def liked_tests(run: Run, liked: float) -> LikedTests:
@@ -196,6 +197,7 @@ def compare_runs(
         liked = liked_from(first)
     found = liked_tests(first, liked)
     sampled = evenly_spaced(found.trained, users)
+    rated = read_rated(first)
     by_run = []
     for run in runs:
         if run.facts["data_hash"] != first.facts["data_hash"]:
@@ -207,7 +209,7 @@ def compare_runs(
         if run.config.law.can_be_evaluated:
             at_least = liked
         ranking = Ranking(top=at, at_least=at_least, exposure=exposure)
-        lists = recommended(run, sampled, ranking, read_rated(run))
+        lists = recommended(run, sampled, ranking, rated)
         by_run.append(measures(sampled, lists, found.users, found.items))
     compared = []
     for run, values in zip(runs, by_run, strict=True):
@@ -219,14 +221,7 @@ def compare_runs(
             differences[name] = {"mean": change.mean, "se": se, **ends}
         averages = {name: average(of_users) for name, of_users in values.items()}
         compared.append({"run": str(run.path), **averages, "difference": differences})
-    return {
-        "at": at,
-        "liked": liked,
-        "users": len(sampled),
-        "of_users": len(found.trained),
-        "untrained": found.untrained,
-        "runs": compared,
-    }
+    return {"at": at, "liked": liked, **found.counts(sampled), "runs": compared}
 
 
 def _lists(

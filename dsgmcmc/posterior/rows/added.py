@@ -373,6 +373,7 @@ class FoldIn:
         self._ends = np.searchsorted(ratings.rows[order], np.arange(len(names) + 1))
         self._all = np.arange(len(names))
         self._seed: Sequence[int] | None = None  # of draws of normal rows
+        self._contents: dict[int, bytes] = {}  # hashes of rows
         #: What other objects of the run have solved, too (`_keep`); what was solved last is last.
         self._kept: dict[Any, Any] = run.kept.setdefault((FoldIn, names.entity), {})
 
@@ -433,7 +434,13 @@ class FoldIn:
         return crc32(repr([self._name(k)]).encode())
 
     def _content(self, k: int) -> bytes:
-        """Return a hash of the ratings and the features of a row."""
+        """Return a hash of the ratings and the features of a row; it is asked for at every draw."""
+        if k not in self._contents:
+            self._contents[k] = self._hashed(k)
+        return self._contents[k]
+
+    def _hashed(self, k: int) -> bytes:
+        """Hash the ratings and the features of a row."""
         of_row = slice(self._ends[k], self._ends[k + 1])
         content = hashlib.sha256()
         for array in (self._others, self._values, self._weights, self._bounds):
