@@ -244,25 +244,25 @@ def doctor(
     from dsgmcmc.doctor import compile_kernels, examine
     from dsgmcmc.parallel.comm import is_first
 
-    findings = []
+    first = is_first()
     checks = examine(launch)
-    if compile_ and is_first():
+    if compile_ and first:
         checks = chain(checks, compile_kernels())
+    findings = []
     for finding in checks:
         findings.append(finding)
-        if is_first() and not as_json:
+        if first and not as_json:
             say(f"{finding.level:8} {finding.name:15} {finding.found}")
             if finding.advice:
                 say(f"{'':24} -> {finding.advice}")
-    if not is_first():
+    if not first:
         return
     problems = sum(finding.level == "error" for finding in findings)
     if as_json:
         listed = [finding._asdict() for finding in findings]
         say_json({"can_sample": not problems, "findings": listed})
+    elif problems:
+        say(f"Sampling cannot work here: {problems} error(s).")
     else:
-        if problems:
-            say(f"Sampling cannot work here: {problems} error(s).")
-        else:
-            say("Sampling can work here.")
+        say("Sampling can work here.")
     raise typer.Exit(Exit.FAILURE if problems else 0)
