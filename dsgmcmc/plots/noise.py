@@ -54,8 +54,8 @@ def noise_sds(run: Run, entity: str) -> Estimates:
     def arrays_at(position: int) -> dict[str, Float64]:
         draw = run.draw(position)
         own = draw.noise_scale[entity].astype(np.float64)
-        others = np.log(draw.noise_scale[OTHER[entity]].astype(np.float64)).mean()
-        return {"sd": 1 / np.sqrt(draw.tau * own * np.exp(others))}
+        others = np.exp(draw.mean_log_scale(OTHER[entity]))
+        return {"sd": 1 / np.sqrt(draw.tau * own * others)}
 
     return over_draws(run, arrays_at)["sd"]
 

@@ -155,6 +155,10 @@ class Draw:
                 scales[entity] = np.ones(len(rows["theta"]), np.float32)
         return scales
 
+    def mean_log_scale(self, entity: str) -> float:
+        """Return the mean of log g over the users or the items; 0 if noise is shared."""
+        return float(np.log(self.noise_scale[entity].astype(np.float64)).mean())
+
     @cached_property
     def inverse_scale(self) -> dict[str, Float32]:
         """1 / g, (n,) by entity."""

@@ -41,7 +41,7 @@ from dsgmcmc.model.predictive.base import nearest_level
 from dsgmcmc.posterior.cells.predict import Predictor
 from dsgmcmc.posterior.draws import ENTITIES, Draw
 from dsgmcmc.posterior.heldout import predict_test
-from dsgmcmc.posterior.moments import Estimates, over_draws
+from dsgmcmc.posterior.moments import Estimates, over_draws, spread_positions
 from dsgmcmc.posterior.rows.added import FoldIn, training_ratings
 from dsgmcmc.posterior.rows.rows import Rows
 from dsgmcmc.posterior.run import Run
@@ -138,8 +138,7 @@ def _abilities(run: Run, draw: Draw, unit: Unit) -> _Abilities:
     if run.config.biases:
         direction[rank] = 1.0
     raw = draw.theta["user"].astype(np.float64) @ direction
-    scales = [np.log(draw.noise_scale[entity].astype(np.float64)).mean() for entity in ENTITIES]
-    logit = float(np.exp(sum(scales)))
+    logit = float(np.exp(sum(map(draw.mean_log_scale, ENTITIES))))
     factor = logit
     if unit == "sd":
         factor = 1 / float(raw.std())
@@ -159,7 +158,7 @@ def parameters_at(run: Run, draw: Draw, unit: Unit = "logit") -> Parameters:
     discrimination = {}
     for entity in ENTITIES:
         logarithms = np.log(draw.noise_scale[entity].astype(np.float64))
-        discrimination[entity] = np.exp(logarithms - logarithms.mean())
+        discrimination[entity] = np.exp(logarithms - draw.mean_log_scale(entity))
     discrimination["item"] *= abilities.logit / abilities.factor
     return Parameters(
         ability=abilities.of(theta["user"]),
@@ -219,8 +218,8 @@ class UserRows:
         variance = np.zeros(len(self.index))
         new = rows.uncertain
         variance[new] = abilities.variance(rows.covariance)[rows.spread_of[new]]
-        scales = np.log(draw.noise_scale["user"].astype(np.float64))
-        discrimination = np.exp(-np.log(rows.noise.astype(np.float64)) - scales.mean())
+        mean = draw.mean_log_scale("user")
+        discrimination = np.exp(-np.log(rows.noise.astype(np.float64)) - mean)
         return {
             "ability": abilities.of(rows.mean.astype(np.float64)),
             "variance": variance,
@@ -384,8 +383,7 @@ def ratings_of_fit(run: Run, data: Path | None) -> RatedPairs:
 def item_fit(run: Run, ratings: RatedPairs) -> ItemFit:
     """Compute the fit of items from ratings, at no more than `DRAWS_OF_FIT` draws."""
     assert run.levels is not None
-    number = min(len(run.draws), DRAWS_OF_FIT)
-    positions = np.unique(np.linspace(0, len(run.draws) - 1, number).astype(int)).tolist()
+    positions = spread_positions(run, DRAWS_OF_FIT)
     weights = run.draw_weights[positions] / run.draw_weights[positions].sum()
     predictor = Predictor(run, PredictOptions())
     n = len(run.items)

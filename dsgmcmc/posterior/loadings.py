@@ -24,7 +24,7 @@ import numpy as np
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.index import Vocabulary
-from dsgmcmc.posterior.moments import Estimates, over_draws
+from dsgmcmc.posterior.moments import Estimates, over_draws, spread_positions
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.settings import named
 from dsgmcmc.tables.result import Table
@@ -250,6 +250,5 @@ def variance_shares(run: Run) -> Float64:
     if not run.config.rank or not run.draws:
         return np.zeros(0)
     bytes_of_draw = 4 * run.config.rank * (len(run.users) + len(run.items))
-    number = min(len(run.draws), FEW_DRAWS, max(2, KEPT_BYTES // bytes_of_draw))
-    positions = np.unique(np.linspace(0, len(run.draws) - 1, number).astype(int)).tolist()
-    return Orientation.find(run, positions).share
+    number = min(FEW_DRAWS, max(2, KEPT_BYTES // bytes_of_draw))
+    return Orientation.find(run, spread_positions(run, number)).share

@@ -18,6 +18,15 @@ class Estimates(NamedTuple):
     sd: Float64
 
 
+def spread_positions(run: Run, number: int) -> list[int]:
+    """Return positions in `Run.draws` of at most `number` saved draws, spread over all of them."""
+    number = min(number, len(run.draws))
+    positions: list[int] = np.unique(
+        np.linspace(0, len(run.draws) - 1, number).astype(int)
+    ).tolist()
+    return positions
+
+
 def over_draws(run: Run, arrays_at: Callable[[int], Mapping[str, Float64]]) -> dict[str, Estimates]:
     """Return the posterior means and standard deviations of arrays by name.
 

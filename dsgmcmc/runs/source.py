@@ -135,13 +135,7 @@ class RatingsSource:
         chosen: dict[str, Any] = {"rank": rank, "sampler": self._sampler_for(requested, rank)}
         if "prior_precision" not in chosen_before:
             chosen["prior_precision"] = min(requested.prior_precision, start_precision(rank))
-        if requested.thresholds == "item" and saved.get("thresholds") != "item":
-            # a run keeps the levels with which it was begun
-            chosen["item_levels"] = chosen_before.get("item_levels", "observed")
-        if not saved and "coupled_noise" not in chosen_before:
-            # of levels and rare counts, the rows with little noise are no small ones: robust.md
-            is_measured = requested.draws_noise_scales and ratings.levels(FEW_VALUES) is None
-            chosen["coupled_noise"] = is_measured
+        chosen |= self._as_begun(requested, saved, chosen_before)
         if requested.until is None and requested.iterations is None and not ratings.nnz_test:
             log.info(
                 "without test ratings a run has no target accuracy: it ends after %s",
@@ -149,6 +143,19 @@ class RatingsSource:
             )
             chosen["iterations"] = DEFAULT_LENGTH
         return requested.model_copy(update=chosen)
+
+    def _as_begun(
+        self, requested: RunConfig, saved: Mapping[str, Any], chosen: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Return settings of new runs that runs of earlier versions lack, and go on without."""
+        begun: dict[str, Any] = {}
+        if requested.thresholds == "item" and saved.get("thresholds") != "item":
+            begun["item_levels"] = chosen.get("item_levels", "observed")
+        if not saved and "coupled_noise" not in chosen:
+            # of levels and rare counts, the rows with little noise are no small ones: robust.md
+            is_measured = requested.draws_noise_scales and self.ratings.levels(FEW_VALUES) is None
+            begun["coupled_noise"] = is_measured
+        return begun
 
     def _sampler_for(self, requested: RunConfig, rank: int) -> SamplerSection:
         """Return the sampler of a run, with step sizes that suit the number of ratings."""
