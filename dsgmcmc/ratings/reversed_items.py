@@ -47,13 +47,34 @@ def reversed_items(ratings: Ratings) -> list[str]:
     It is the correlation, over the users of an item, of its training ratings with the users' mean
     standardised ratings of other items.
     """
-    users = ratings.n_rows
-    n = ratings.n_cols
     side: Side = "cols"
     if ratings.orientation.transposed:
-        users = ratings.n_cols
-        n = ratings.n_rows
         side = "rows"
+    standard = _standard(ratings)
+    moments = _moments_with_rest(ratings, standard)
+    number = np.maximum(moments[0], 1)
+    _, mean_z, mean_rest, mean_square, product = moments / number
+    spread = np.sqrt(np.maximum(mean_square - np.square(mean_rest), 1e-12))
+    correlation = (product - mean_z * mean_rest) / spread
+    found = (moments[0] >= _LEAST) & (correlation * np.sqrt(number) < -_ERRORS)
+    return sorted(split_name(name) for name in ratings.ids(side)[found])
+
+
+class _Standard(NamedTuple):
+    """Means and sds of the training ratings of items, (n,) each; the sd of equal ones is inf."""
+
+    mean: Float64
+    sd: Float64
+
+    def scores(self, part: _Part) -> Float64:
+        """Return ratings less the means of their items, in units of their sds, (m,)."""
+        scores: Float64 = (part.values - self.mean[part.items]) / self.sd[part.items]
+        return scores
+
+
+def _standard(ratings: Ratings) -> _Standard:
+    """Return the means and sds of items."""
+    n = _n_items(ratings)
     counts = np.zeros(n)
     sums = np.zeros(n)
     squares = np.zeros(n)
@@ -64,25 +85,38 @@ def reversed_items(ratings: Ratings) -> list[str]:
     mean = sums / np.maximum(counts, 1)
     sd = np.sqrt(np.maximum(squares / np.maximum(counts, 1) - np.square(mean), 0))
     sd[sd < 1e-6 * np.maximum(np.abs(mean), 1)] = np.inf
-    rated = np.zeros(users)
-    total = np.zeros(users)
+    return _Standard(mean, sd)
+
+
+def _moments_with_rest(ratings: Ratings, standard: _Standard) -> Float64:
+    """Sum over the users of items, (5, n): 1, z, rest, rest^2 and z rest.
+
+    z is the standardised rating, and rest the mean of those of the user's other items; users
+    without others do not count.
+    """
+    n = _n_items(ratings)
+    n_users = ratings.n_rows + ratings.n_cols - n
+    rated = np.zeros(n_users)
+    total = np.zeros(n_users)
     for part in _parts(ratings):
-        rated += np.bincount(part.users, minlength=users)
-        total += np.bincount(part.users, (part.values - mean[part.items]) / sd[part.items], users)
-    moments = np.zeros((5, n))  # of z and the mean of the rest: n, z, rest, rest^2, z rest
+        rated += np.bincount(part.users, minlength=n_users)
+        total += np.bincount(part.users, standard.scores(part), n_users)
+    moments = np.zeros((5, n))
     for part in _parts(ratings):
-        z = (part.values - mean[part.items]) / sd[part.items]
+        z = standard.scores(part)
         others = rated[part.users] - 1
         rest = np.where(others > 0, (total[part.users] - z) / np.maximum(others, 1), 0)
         weight = (others > 0).astype(float)
         for row, term in enumerate((weight, weight * z, rest, rest**2, z * rest)):
             moments[row] += np.bincount(part.items, term, n)
-    number = np.maximum(moments[0], 1)
-    _, mean_z, mean_rest, mean_square, product = moments / number
-    spread = np.sqrt(np.maximum(mean_square - np.square(mean_rest), 1e-12))
-    correlation = (product - mean_z * mean_rest) / spread
-    found = (moments[0] >= _LEAST) & (correlation * np.sqrt(number) < -_ERRORS)
-    return sorted(split_name(name) for name in ratings.ids(side)[found])
+    return moments
+
+
+def _n_items(ratings: Ratings) -> int:
+    """Return the number of items."""
+    if ratings.orientation.transposed:
+        return ratings.n_rows
+    return ratings.n_cols
 
 
 def _parts(ratings: Ratings) -> Iterator[_Part]:

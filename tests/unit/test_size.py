@@ -50,7 +50,7 @@ NODES = {
     "plots": 8_100,
     "posterior": 75_450,
     "prepare": 14_200,
-    "ratings": 15_450,
+    "ratings": 15_550,
     "runs": 30_600,
     "samplers": 14_700,
     "storage": 11_800,
