@@ -41,7 +41,7 @@ from dsgmcmc.prepare.summary import DataReading, Summary
 from dsgmcmc.runs.progress import in_notebook
 from dsgmcmc.storage.files import Scratch, without_scratch
 from dsgmcmc.storage.rundir import RunDirectory
-from dsgmcmc.tables.frames import frame_of_cube, is_cube
+from dsgmcmc.tables.frames import collected, frame_of_cube, is_cube
 from dsgmcmc.tables.result import library_of
 from dsgmcmc.tables.usual import Columns
 from dsgmcmc.terminal import log, warn
@@ -701,6 +701,7 @@ class BPMF(Estimator, FittedModel):
     ) -> Path:
         """Write the ratings as `_prepare` does; on process 0."""
         features = self._features()
+        X = collected(X)  # once, not at each look at its columns
         form = form_with_weights(self._form(), X)
         self._check_choice(X)
         refuse_columns(X, y, form)

@@ -88,8 +88,8 @@ drop_silent_hosts() {
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 
-# listen: print the messages of the processes; record that they have begun, their exit status, and whether a process ends
-# the job. What the launcher says of a status, between two lines of dashes or equals signs, is printed only if no process
+# listen: print the messages of the processes; record that they have begun, their exit status, and whether a process or
+# the launcher ends the job. What the launcher says of a status, between two lines of dashes or equals signs, is printed only if no process
 # has told it. `cat` reads from the launcher, because bash reads byte by byte: that holds up a thread of Open MPI's
 # launcher that writes, until another one ends the launcher, and the rest of its message is lost.
 listen() {
@@ -101,6 +101,7 @@ listen() {
     "dsgmcmc: begins") touch "$folder/begun" && continue ;;
     "dsgmcmc: ended with status "*) echo "${line##* }" >"$folder/status" && continue ;;
     "dsgmcmc: "*" ends the job. "* | "dsgmcmc: "*" failed, ending the job: "*) touch "$folder/ending" ;;
+    *"run noticed that process "* | *"BAD TERMINATION OF ONE OF YOUR"*) touch "$folder/ending" ;;
     esac
     if [[ -n $block || $line =~ ^(-{74}|={83})$ ]]; then
       block+=$line$'\n'
@@ -120,8 +121,9 @@ listen() {
   printf '%s' "$block" >&2 || true
 }
 
-# lose_patience: wait until the command has ended or a process ends the job, and a little longer. mpirun may then wait
-# for ever for a host that was lost, or whose link was cut for a while.
+# lose_patience: wait until the command has ended, a process ends the job, or the launcher says that one was killed, and
+# a little longer. mpirun may then wait for ever: for a host that was lost, for one whose link was cut for a while, or,
+# rarely, for the other processes of a job that it has just begun to end.
 lose_patience() {
   until [ -e "$folder/ending" ] || [ -s "$folder/status" ]; do sleep 1; done
   sleep "$PATIENCE"

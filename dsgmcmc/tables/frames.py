@@ -42,6 +42,13 @@ class Frame:
         return len(self), len(self.columns)
 
 
+def collected(table: Any) -> Any:
+    """Return the rows of a LazyFrame of polars, and any other object unchanged."""
+    if hasattr(table, "collect") and hasattr(table, "lazy") and not hasattr(table, "__len__"):
+        return table.collect()
+    return table
+
+
 def as_frame(table: Any) -> Any:
     """Return a table of Arrow, DuckDB or xarray, or a lazy frame, as a data frame.
 
@@ -55,8 +62,7 @@ def as_frame(table: Any) -> Any:
     """
     if hasattr(table, "tocoo"):
         return table  # of the sparse matrices, those of keys are Mappings
-    if hasattr(table, "collect") and hasattr(table, "lazy") and not hasattr(table, "__len__"):
-        return table.collect()  # a LazyFrame of polars
+    table = collected(table)
     if is_data_array(table):
         return _frame_of_data_array(table)
     if getattr(getattr(table, "dtype", None), "names", None):

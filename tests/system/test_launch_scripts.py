@@ -199,6 +199,24 @@ def test_mpirun_script_goes_on_after_a_loss(tmp_path, retries):
     assert newest(out)
 
 
+def test_mpirun_script_does_not_wait_for_a_launcher_that_does_not_end(tmp_path):
+    """Open MPI's sometimes does not, after it has said that a process was killed."""
+    launcher = tmp_path / "mpirun.endless"
+    mpirun = shutil.which("mpirun", path=BESIDE["PATH"])
+    ended = '[ "$1" = --version ] || exec sleep 1000'
+    launcher.write_text(f'#!/bin/sh\n{mpirun} "$@"\n{ended}\n')
+    launcher.chmod(0o755)
+    data = write_planted(tmp_path / "data.h5")
+    out = tmp_path / "run"
+    command = [MPIRUN, "-n", "2", "sample", data, "--out", out, "--rank=2"]
+    options = ["--checkpoint-every=10", "--iterations=1000000"]
+    with Running([*command, *options], BESIDE | {"MPIRUN": str(launcher)}) as running:
+        running.wait_for(out / "metrics.jsonl", 30)
+        os.kill(rank_pid(running, 1), signal.SIGKILL)
+        done = running.wait(60).expect(70)
+    assert done.err.count("the job was lost") == 1
+
+
 def test_mpirun_script_does_not_call_a_job_lost_that_never_began():
     """There is no checkpoint to go on from, and another attempt would fail as well."""
     command = [MPIRUN, "-n", "2", "--retries", "2", "doctor", "--no-launch"]

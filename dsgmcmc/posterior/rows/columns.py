@@ -142,7 +142,7 @@ def frame_with_weights(X: Any, y: Any, sample_weight: Any, form: InputForm) -> F
 
 def form_with_weights(form: InputForm, X: Any) -> InputForm:
     """Return how ratings are read that may be those of `frame_with_weights`."""
-    if SAMPLE_WEIGHT not in getattr(X, "columns", ()):
+    if not isinstance(X, Frame) or SAMPLE_WEIGHT not in X.columns:
         return form
     return form._replace(columns={**parse_columns(form.columns), "weight": SAMPLE_WEIGHT})
 
