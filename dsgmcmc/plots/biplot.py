@@ -6,6 +6,7 @@ analysis, Biometrika 58.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -15,7 +16,10 @@ from dsgmcmc.plots.figures import axes_or_new, column_of, short, without_overlap
 from dsgmcmc.posterior.index import shown
 from dsgmcmc.posterior.loadings import loadings
 from dsgmcmc.posterior.run import Run
+from dsgmcmc.posterior.traces import explained_by_groups
+from dsgmcmc.ratings.format import SIDES
 from dsgmcmc.tables.result import Table
+from dsgmcmc.terminal import plain
 from dsgmcmc.types import Float64
 
 if TYPE_CHECKING:
@@ -24,6 +28,9 @@ if TYPE_CHECKING:
 #: Items with the longest arrows that are named, and users that are drawn.
 NAMED = 30
 USERS = 3_000
+#: Colours of points, by the largest categories of a feature, and of arrows.
+COLOURS = ("C0", "C2", "C3", "C4", "C5", "C6", "C8", "C9")
+ARROWS = "C1"
 
 
 class _Plane(NamedTuple):
@@ -39,7 +46,49 @@ class _Plane(NamedTuple):
         return cls(mean, sd)
 
 
-def biplot(run: Run, axes: Axes | None = None) -> Axes:
+def telling_feature(run: Run) -> str | None:
+    """Return the group of users' features that explains most.
+
+    It is None without features, or if the ratings file, which has their values, is missing.
+    """
+    if not run.feature_names("user"):
+        return None
+    try:
+        run.open_ratings().close()
+    except InputError:
+        return None
+    return explained_by_groups(run, "user")[0].name
+
+
+def _values_of(run: Run, feature: str) -> tuple[list[str], Float64]:
+    """Return the names of a group of users' features, and their values, (n, names) float64.
+
+    Raises InputError if there is no such group, or the ratings file is missing.
+    """
+    with run.open_ratings() as ratings:
+        side = SIDES[ratings.entities.index("user")]
+        if side not in ratings.features or feature not in ratings.features[side].groups:
+            raise InputError(f"{run.path}: users have no feature {feature!r}")
+        features = ratings.feature_slab(side, 0, len(run.users))
+    places = [place for place, group in enumerate(features.groups) if group == feature]
+    values = np.asarray(features.matrix()[:, places].todense(), np.float64)
+    return [features.names[place] for place in places], values
+
+
+def _categories(axes: Axes, points: Float64, names: Sequence[str], values: Float64) -> None:
+    """Draw points, (n, 2), in the colours of the largest categories; `values` is (n, names)."""
+    rest = np.ones(len(points), bool)
+    largest = np.argsort(-values.sum(axis=0), kind="stable")[: len(COLOURS)].tolist()
+    for colour, category in zip(COLOURS, largest, strict=False):
+        here = rest & (values[:, category] > 0)
+        rest &= ~here
+        label = short(names[category])
+        axes.plot(*points[here].T, ".", color=colour, alpha=0.6, markersize=5, label=label)
+    axes.plot(*points[rest].T, ".", color="gray", alpha=0.35, markersize=4)
+    axes.legend(fontsize=9, markerscale=2)
+
+
+def biplot(run: Run, axes: Axes | None = None, *, feature: str | None = None) -> Axes:
     """Draw users (points) and items (arrows) in the plane of the first two factors.
 
     Arrows are the loadings of items, scaled to the scores of the users; the projection of a point
@@ -51,6 +100,9 @@ def biplot(run: Run, axes: Axes | None = None) -> Axes:
     run : Run
     axes : matplotlib.axes.Axes, optional
         Axes to draw on; by default those of a new figure.
+    feature : str, optional
+        Column of the users' features that colours the points: its largest categories, or its
+        standardised number.
 
     Returns
     -------
@@ -59,7 +111,8 @@ def biplot(run: Run, axes: Axes | None = None) -> Axes:
     Raises
     ------
     InputError
-        If the run has no saved draws or fewer than two factors, or Matplotlib is not installed.
+        If the run has no saved draws or fewer than two factors, users have no such feature, the
+        ratings file that has it is missing, or Matplotlib is not installed.
     """
     if run.config.rank < 2:
         raise InputError(f"{run.path} has rank {run.config.rank}: a biplot needs two factors")
@@ -68,7 +121,16 @@ def biplot(run: Run, axes: Axes | None = None) -> Axes:
     users = _Plane.of(found.users).mean
     items = _Plane.of(found.items)
     chosen = np.linspace(0, len(users) - 1, min(USERS, len(users))).astype(int)
-    axes.plot(*users[chosen].T, ".", color="C0", alpha=0.35, markersize=4)
+    if feature is None:
+        axes.plot(*users[chosen].T, ".", color=COLOURS[0], alpha=0.35, markersize=4)
+    else:
+        names, values = _values_of(run, feature)
+        if len(names) > 1:
+            _categories(axes, users[chosen], names, values[chosen])
+        else:
+            first, second = users[chosen].T
+            numbers = axes.scatter(first, second, s=8, c=values[chosen, 0], alpha=0.6)
+            axes.figure.colorbar(numbers, ax=axes, label=f"{plain(feature)}, standardised")
     length = np.hypot(*items.mean.T)
     longest = np.argsort(-length, kind="stable")[:NAMED]
     scale = float(np.quantile(np.hypot(*users.T), 0.99) / max(length[longest[0]], 1e-300))
@@ -82,7 +144,7 @@ def biplot(run: Run, axes: Axes | None = None) -> Axes:
         angles="xy",
         scale_units="xy",
         scale=1,
-        color="C1",
+        color=ARROWS,
         alpha=0.6,
         width=0.002,
     )
@@ -92,7 +154,7 @@ def biplot(run: Run, axes: Axes | None = None) -> Axes:
         xerr=spread[:, 0],
         yerr=spread[:, 1],
         fmt="none",
-        ecolor="C1",
+        ecolor=ARROWS,
         elinewidth=0.8,
     )
     axes.margins(0.12)

@@ -27,7 +27,8 @@ from dsgmcmc.diagnostics.overview import (
 from dsgmcmc.diagnostics.scores import calibration
 from dsgmcmc.diagnostics.summary import as_written
 from dsgmcmc.errors import InputError, writing
-from dsgmcmc.plots.biplot import biplot
+from dsgmcmc.plots.biplot import biplot, telling_feature
+from dsgmcmc.plots.effects import effect_sides, effects
 from dsgmcmc.plots.figures import column_of, svg
 from dsgmcmc.plots.heldout import (
     draw_calibration,
@@ -171,8 +172,17 @@ def _row_sections(run: Run) -> Iterator[str]:
             " point to where values of that column are high. The plane has the first two factors"
             " alone, without biases; other factors do not show. Crosses: one sd to each side."
         )
-        picture = svg(1, lambda panels: _each(run, [biplot], panels), height=1.6, columns=1)
+        draw = [partial(biplot, feature=telling_feature(run))]
+        picture = svg(1, lambda panels: _each(run, draw, panels), height=1.6, columns=1)
         yield _section("Rows and columns in one plane", picture, note)
+    with_features = effect_sides(run)
+    if with_features:
+        note = (
+            "How much higher ratings are on average: with a number that is one standard deviation"
+            " larger, or in a category; 90 % intervals. Features that go together share an effect."
+        )
+        draw = [partial(effects, entity=side) for side in with_features]
+        yield _section("Effects of features", _pictures(run, draw), note)
     if has_items(run):
         note = (
             "Where people stand and where items tell most. Standard errors are those of a person"

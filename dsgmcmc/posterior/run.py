@@ -28,7 +28,7 @@ from dsgmcmc.model.limits import Limits
 from dsgmcmc.model.parts import PARTS
 from dsgmcmc.model.parts.base import FileFacts
 from dsgmcmc.posterior.draw_batch import DrawBatch
-from dsgmcmc.posterior.draws import ENTITIES, Draw, PosteriorMoments
+from dsgmcmc.posterior.draws import ENTITIES, OTHER, Draw, PosteriorMoments
 from dsgmcmc.posterior.index import Index, Vocabulary
 from dsgmcmc.posterior.progress import LiveProgress, newest_states, unfinished
 from dsgmcmc.posterior.shapes import Shape, Shapes
@@ -461,15 +461,18 @@ class Run:
         return draw
 
     def effects(self, entity: str) -> Float64:
-        """Return the effects B of features at all saved draws, (draws, F, D).
+        """Return the effects of features on mean ratings at all saved draws, (draws, F).
 
-        The factors are not read.
+        The mean is that of an average row of the other side: a feature moves biases, and factors
+        whose average on the other side is not 0. The model has biases; factors are not read.
         """
-        key = Key("draw", "run", 0, f"{self.index.factors[entity]}.features.effects")
+        effects_key = Key("draw", "run", 0, f"{self.index.factors[entity]}.features.effects")
+        mean_key = Key("draw", "run", 0, f"{self.index.factors[OTHER[entity]]}.mean")
         effects = []
         for position in range(len(self.draws)):
             snapshot, index = self.open_draw(position)
-            effects += snapshot.read_all([key], index)
+            of_features, mean = snapshot.read_all([effects_key, mean_key], index)
+            effects.append(of_features[:, :-1] @ mean[:-1] + of_features[:, -1])
         return np.array(effects)
 
     # ------------------------------------------------------------------ what others ask

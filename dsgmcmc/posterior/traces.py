@@ -184,26 +184,42 @@ def importance(run: Run) -> dict[str, list[Importance]]:
     The keys are titles.
     """
     by_title = {}
-    weights = _all_draws(run, "weight")[:, 0]
     for entity in ENTITIES:
-        names = run.feature_names(entity)
-        if not names:
+        if not run.feature_names(entity):
             continue
         title = (
             f"Variance between {entity}s that features explain, relative to the remaining variance"
         )
-        groups = list(dict.fromkeys(run.index.features(entity)[1]))
-        explained = _all_draws(run, f"{entity}.features.explained")
-        by_title[title] = _estimates(groups, explained, weights)
+        by_title[title] = explained_by_groups(run, entity)
         if run.config.biases and run.draws:
-            effects = _estimates(names, run.effects(entity)[:, :, -1], run.draw_weights)
-            by_title[f"Effects of features on the mean rating of {entity}s"] = effects
+            title = f"Effects of features on the mean rating of {entity}s"
+            by_title[title] = feature_effects(run, entity)
     if run.config.times:
         sds = _all_draws(run, "time.precision") ** -0.5
         by_title["Sd of the effects of groups of ratings"] = _estimates(
-            run.config.times, sds, weights
+            run.config.times, sds, _all_draws(run, "weight")[:, 0]
         )
     return by_title
+
+
+def explained_by_groups(run: Run, entity: str) -> list[Importance]:
+    """Return the variance that each group of features explains, the most first.
+
+    It is relative to the variance that remains. The rows of `entity` have features.
+    """
+    groups = list(dict.fromkeys(run.index.features(entity)[1]))
+    explained = _all_draws(run, f"{entity}.features.explained")
+    return _estimates(groups, explained, _all_draws(run, "weight")[:, 0])
+
+
+def feature_effects(run: Run, entity: str) -> list[Importance]:
+    """Return the effects of features on the mean ratings of users or items, the largest first.
+
+    Effects of numbers are those of a standard deviation. The run has saved draws and biases, and
+    these rows have features.
+    """
+    names = run.feature_names(entity)
+    return _estimates(names, run.effects(entity), run.draw_weights)
 
 
 def _all_draws(run: Run, name: str) -> Float64:

@@ -1,11 +1,14 @@
 """What pictures of results show is what the run has."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from runs import Made, make_run
 
+from dsgmcmc import BPMF
 from dsgmcmc.errors import InputError
-from dsgmcmc.plots.biplot import biplot
+from dsgmcmc.plots.biplot import biplot, telling_feature
+from dsgmcmc.plots.effects import effects
 from dsgmcmc.plots.figures import axes_or_new, short, without_overlaps
 from dsgmcmc.plots.heldout import (
     HeldOut,
@@ -36,6 +39,52 @@ def answered(tmp_path_factory) -> Made:
     return make_run(
         tmp_path_factory.mktemp("levels"), stars=True, likelihood="ordinal-logit", noise="by-item"
     )
+
+
+@pytest.fixture(scope="module")
+def described() -> BPMF:
+    """A model of people whose age and region count."""
+    rng = np.random.default_rng(4)
+    people = pd.DataFrame(
+        {
+            "person": [f"p{number}" for number in range(60)],
+            "age": rng.integers(20, 80, 60),
+            "region": rng.choice(["north", "south", "west"], 60),
+        }
+    )
+    means = 0.05 * people["age"] + 2.0 * (people["region"] == "north")
+    values = means.to_numpy()[:, None] + rng.normal(0, 0.3, (60, 12))
+    table = pd.DataFrame(values, people["person"], [f"i{number}" for number in range(12)])
+    model = BPMF(2, matrix=True, user_features=people, iterations=120, burn_in=40)
+    return model.fit(table)
+
+
+def test_effects_are_those_of_features(described):
+    """North is two above the others, a standard deviation of age some .9; intervals hold it."""
+    axes = effects(described.run_, "user")
+    names = [label.get_text() for label in axes.get_yticklabels()]
+    points = axes.containers[0].lines[0].get_xdata()
+    at = dict(zip(names, points, strict=True))
+    others = (at["region=south"] + at["region=west"]) / 2
+    assert at["region=north"] - others == pytest.approx(2.0, abs=0.3)
+    assert at["age"] == pytest.approx(0.05 * 17, abs=0.2)
+    with pytest.raises(InputError, match="items have no features"):
+        effects(described.run_, "item")
+
+
+def test_points_have_the_colours_of_a_feature(described):
+    """Each person is in the colour of a region; of a number there is a colour bar."""
+    axes = biplot(described.run_, feature="region")
+    labels = [text.get_text() for text in axes.get_legend().get_texts()]
+    assert sorted(labels) == ["region=north", "region=south", "region=west"]
+    drawn = [len(line.get_xdata()) for line in axes.lines if line.get_marker() == "."]
+    assert sum(drawn) == 60
+    ages = biplot(described.run_, feature="age").collections[0].get_array()
+    assert len(ages) == 60
+    assert ages.std() == pytest.approx(1.0, abs=0.05)
+    assert telling_feature(described.run_) in ("age", "region")
+    with pytest.raises(InputError, match="no feature 'height'"):
+        biplot(described.run_, feature="height")
 
 
 def test_the_map_has_the_share_of_every_row_and_column(measured):
