@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Mapping
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,10 +13,13 @@ import typer
 
 from dsgmcmc.cli import JsonOption, RunArgument
 from dsgmcmc.errors import Exit, InputError, retry_if_gone
-from dsgmcmc.terminal import pass_on, say, say_json, show_facts, show_table
+from dsgmcmc.terminal import console, pass_on, say, say_json, show_facts, show_table
 
 if TYPE_CHECKING:
     from dsgmcmc.diagnostics.overview import TextTable
+
+#: Seconds between two looks at a run that is watched.
+WATCHED = 5.0
 
 PathArgument = Annotated[
     Path, typer.Argument(metavar="PATH", help="Ratings file or run directory.")
@@ -41,6 +45,13 @@ def info(
             "--diagnostics", help="Print R-hat, effective sample sizes and calibration of a run."
         ),
     ] = False,
+    settings: Annotated[
+        bool, typer.Option("--settings", help="Print the settings of a run and its versions, too.")
+    ] = False,
+    watch: Annotated[
+        bool,
+        typer.Option("--watch", help="Print it again every few seconds until the job has ended."),
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Describe a ratings file or a run; for a run, also assess its sampling and its predictions.
@@ -50,27 +61,61 @@ def info(
       dsgmcmc info ml-1m.h5
       dsgmcmc info run --json
       dsgmcmc info run --diagnostics
+      dsgmcmc info run --watch
     """
-    if diagnostics:
-        _diagnose(path, as_json)
-        return
     recognised = _recognise(path)
-    if recognised == "run":
+    if recognised == "ratings file":
+        if diagnostics or settings or watch:
+            raise InputError(
+                f"{path} is a ratings file: --diagnostics, --settings and --watch are for runs"
+            )
+        facts, labelled = _describe_ratings(path)
+        if as_json:
+            say_json({"kind": recognised, **facts})
+            return
+        say(f"{path}: {recognised}", "")
+        _show_facts(labelled)
+        return
+    if watch:
+        if as_json or diagnostics:
+            raise InputError("--watch prints for people: leave out --json and --diagnostics")
+        _watch(path, settings)
+    elif diagnostics:
+        _diagnose(path, as_json)
+    elif as_json:
         from dsgmcmc.diagnostics.overview import overview
         from dsgmcmc.storage.rundir import RunDirectory
 
-        facts, text, labelled, tables = overview(RunDirectory(path))
-        lines = text.lines()
+        say_json({"kind": recognised, **overview(RunDirectory(path)).facts})
     else:
-        facts, labelled = _describe_ratings(path)
-        lines = []
-        tables = []
-    if as_json:
-        say_json({"kind": recognised, **facts})
-        return
-    say(f"{path}: {recognised}", *lines, "")
+        _describe_run(path, settings)
+
+
+def _describe_run(path: Path, settings: bool) -> bool:
+    """Print the facts about a run; return whether a job is sampling it."""
+    from dsgmcmc.diagnostics.overview import overview
+    from dsgmcmc.storage.rundir import RunDirectory
+
+    described = overview(RunDirectory(path))
+    say(f"{path}: run", *described.text.lines(), "")
+    _show_facts(described.about)
+    if settings:
+        say("")
+        _show_facts(described.settings)
+    _show_tables(described.tables)
+    under_way = described.facts["progress"]
+    return under_way is not None and under_way["running"]
+
+
+def _watch(path: Path, settings: bool) -> None:
+    """Print the facts about a run again and again, on a terminal in place, until its job ends."""
+    while _describe_run(path, settings):
+        time.sleep(WATCHED)
+        console().clear()  # a terminal only
+
+
+def _show_facts(labelled: Mapping[str, Any]) -> None:
     show_facts({name: _format_fact(value) for name, value in labelled.items()})
-    _show_tables(tables)
 
 
 def _show_tables(tables: Iterable[TextTable]) -> None:

@@ -64,14 +64,17 @@ class Overview(NamedTuple):
         All facts, for scripts.
     text : RunText
         The result of the run, or its progress.
+    about : dict of str to object
+        Commands, input and contents, by label.
     settings : dict of str to object
-        Settings, commands and contents, by label.
+        Settings and versions, by label.
     tables : list of TextTable
         Importance of features and of effects of groups of ratings, and variance by factor.
     """
 
     facts: dict[str, Any]
     text: RunText
+    about: dict[str, Any]
     settings: dict[str, Any]
     tables: list[TextTable]
 
@@ -102,7 +105,8 @@ def overview(run: RunDirectory) -> Overview:
             text = _describe_progress(under_way, facts)
         else:
             text = _describe_end(known)
-        labelled = _settings(known)
+        about = _about(known)
+        settings = _settings(known)
     known["importance"] = {}
     known["variance_shares"] = []
     if states:
@@ -114,7 +118,7 @@ def overview(run: RunDirectory) -> Overview:
         known["variance_shares"] = variance_shares(opened).tolist()
     tables = _importance_tables(known["importance"])
     tables += _factor_tables(known["variance_shares"])
-    return Overview(known, text, labelled, tables)
+    return Overview(known, text, about, settings, tables)
 
 
 def run_warnings(run: RunDirectory) -> list[str]:
@@ -218,15 +222,23 @@ def _describe_end(known: Mapping[str, Any]) -> RunText:
 
 
 def _settings(known: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings, commands and contents by label; hashes and times are in ``run.toml``."""
-    facts = known["run"]
-    jobs = known["jobs"]
+    """Return settings and versions by label."""
     labelled: dict[str, Any] = {}
     for name, value in known["settings"].items():
         if isinstance(value, dict):
             labelled |= {f"{name}.{key}": setting for key, setting in value.items()}
         else:
             labelled[name] = value
+    labelled["config_hash"] = known["run"].get("config_hash", "")
+    labelled["versions"] = _joined(known["run"].get("versions", {}))
+    return labelled
+
+
+def _about(known: Mapping[str, Any]) -> dict[str, Any]:
+    """Return commands, input and contents by label; hashes and times are in ``run.toml``."""
+    facts = known["run"]
+    jobs = known["jobs"]
+    labelled: dict[str, Any] = {}
     if jobs:
         labelled["started with"] = _command(jobs[0])
     if len(jobs) > 1:
@@ -234,8 +246,6 @@ def _settings(known: Mapping[str, Any]) -> dict[str, Any]:
     labelled["sampled from"] = PurePath(facts.get("data", "")).name
     if "reading" in facts:
         labelled["ratings read with"] = ", ".join(Reading.parse(facts["reading"]).described())
-    labelled["config_hash"] = facts.get("config_hash", "")
-    labelled["versions"] = _joined(facts.get("versions", {}))
     for iteration, changes in known["version_changes"].items():
         labelled[f"from iteration {iteration}"] = _joined(
             {name: new for name, (_, new) in changes.items()}

@@ -96,7 +96,7 @@ def _page(run: Run, name: str) -> str:
         name=_html(name),
         version=__version__,
         sizes=_sizes(run),
-        command=_html(described.settings.get("started with", "")),
+        command=_html(described.about.get("started with", "")),
         verdict="".join(f"<li>{_html(line)}</li>" for line in lines),
         warnings=_advice([*described.text.all_warnings(), *diagnosis["warnings"]]),
         rhat_limit=RHAT_LIMIT,
@@ -253,7 +253,8 @@ def _sampling(
         errors = partial(draw_errors, metrics=metrics_of(run))
         yield _section("Error while sampling", svg(2, errors), note)
     yield _section("Time", _table(times))
-    settings = [[setting, str(value)] for setting, value in described.settings.items()]
+    labelled = {**described.settings, **described.about}
+    settings = [[setting, str(value)] for setting, value in labelled.items()]
     configuration = _table(TextTable("", ("setting", "value"), settings))
     yield _section("Configuration", f'<div class="words">{configuration}</div>')
 

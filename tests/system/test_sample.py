@@ -6,6 +6,7 @@ import json
 import re
 import shlex
 import signal
+import time
 import tomllib
 from pathlib import Path
 
@@ -211,6 +212,30 @@ def test_bad_input_ends_in_one_clear_line(
     assert "Traceback" not in result.err
     assert result.out == ""
     assert {path.name for path in tmp_path.rglob("*")} == {"text.h5", "full", "thesis.tex"}
+
+
+# ---------------------------------------------------------------------- while it is being sampled
+
+
+def test_info_watches_a_run_until_its_job_ends(data: Path, tmp_path: Path) -> None:
+    """Its last words are those of the stopped run; settings are said to whoever asks for them."""
+    out = tmp_path / "run"
+    settings = {"iterations": 1_000_000, "evaluate_every": 20, "checkpoint_every": 1000}
+    with Running(command(data, out, **settings)) as running:
+        running.wait_for(out / "metrics.jsonl", 2)
+        with Running(dsgmcmc("info", out, "--watch", "--settings")) as watching:
+            time.sleep(3)  # it looks once at least
+            running.signal(signal.SIGUSR1)
+            running.wait().expect(75)
+            said = watching.wait().expect(0).out
+    assert "being sampled: at iteration" in said
+    assert "stopped at iteration" in said.rpartition(f"{out}: run")[2]
+    assert "config_hash" in said
+    assert "config_hash" not in typed("info", out).expect(0).out
+    for options in (["--watch", "--json"], ["--watch", "--diagnostics"]):
+        assert "--watch prints for people" in typed("info", out, *options).expect(2).err
+    for option in ("--watch", "--settings", "--diagnostics"):
+        assert "is a ratings file" in typed("info", data, option).expect(2).err
 
 
 # ---------------------------------------------------------------------- what it was started with
