@@ -451,6 +451,13 @@ def export(
             show_default=False,
         ),
     ] = None,
+    training: Annotated[
+        bool,
+        typer.Option(
+            "--training",
+            help="NetCDF: log likelihoods of training in place of test ratings, for LOO.",
+        ),
+    ] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace OUT.")] = False,
 ) -> None:
     """Write a run to one file: Parquet with factors by the original names, or netCDF for ArviZ.
@@ -459,7 +466,8 @@ def export(
     and ArviZ, in the groups posterior, sample_stats, observed_data and constant_data; what cannot
     be compared between chains, such as the precisions of columns of factors, is in the group
     columns. The group loadings has factors in one orientation; only Parquet has them as sampled.
-    Runs with other seeds become one file with the chains of all, for R-hat across them.
+    Runs with other seeds become one file with the chains of all, for R-hat across them. With
+    --training, ArviZ's `loo` estimates the score of new ratings from the training ratings.
 
     \b
     Examples:
@@ -467,20 +475,21 @@ def export(
       dsgmcmc export run -o run.nc
       dsgmcmc export run -o items.csv --items
       dsgmcmc export seed-0 seed-1 seed-2 -o joined.nc
+      dsgmcmc export run -o loo.nc --training
       dsgmcmc export run -o ranking.csv --ranking item
     """
     from dsgmcmc.posterior.export import export as write
     from dsgmcmc.posterior.export import export_tables
+    from dsgmcmc.posterior.joined import open_runs
     from dsgmcmc.posterior.matrix.ranking import ranking as ranked
-    from dsgmcmc.posterior.run import Run
 
-    run, *others = map(Run, runs)
+    run = open_runs(runs)
     if ranking is None:
-        write(run, out, others=others, draws=draws, items=items, force=force)
+        write(run, out, draws=draws, items=items, training=training, force=force)
         return
-    if draws or items or others:
+    if draws or items or training or len(runs) > 1:
         raise InputError(
-            "--ranking is of one run, and a file has one table: leave out --draws, --items and"
-            " other runs"
+            "--ranking is of one run, and a file has one table: leave out --draws, --items,"
+            " --training and other runs"
         )
     export_tables([ranked(run, kind=ranking)], out, force=force)

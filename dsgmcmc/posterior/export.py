@@ -13,7 +13,7 @@ or from the means of one chain, because latent dimensions differ between chains.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -22,9 +22,14 @@ import numpy as np
 
 from dsgmcmc._version import __version__
 from dsgmcmc.errors import InputError, writing
-from dsgmcmc.posterior.cells.pair_draws import can_be_drawn, draw_pairs
+from dsgmcmc.posterior.cells.pair_draws import (
+    ObservedPairs,
+    can_be_drawn,
+    draw_pairs,
+    observed_tests,
+    observed_training,
+)
 from dsgmcmc.posterior.draws import ENTITIES
-from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.posterior.index import Vocabulary
 from dsgmcmc.posterior.item_parameters import parameter_tables
 from dsgmcmc.posterior.loadings import turned_loadings
@@ -39,7 +44,7 @@ from dsgmcmc.posterior.traces import (
 from dsgmcmc.settings import named
 from dsgmcmc.storage.files import check_target, write_file
 from dsgmcmc.tables.result import Table
-from dsgmcmc.types import Array, Int32, Int64
+from dsgmcmc.types import Array, Int32
 
 FORMATS = {".parquet": "parquet", ".pq": "parquet", ".nc": "netcdf"}
 
@@ -58,9 +63,9 @@ def export(
     run: Run,
     out: Path,
     *,
-    others: Sequence[Run] = (),
     draws: bool = False,
     items: bool = False,
+    training: bool = False,
     force: bool = False,
 ) -> None:
     """Write a run to one file, atomically.
@@ -70,12 +75,12 @@ def export(
     run : Run
     out : Path
         The suffix selects the format: ``.parquet``, ``.pq`` or ``.nc``.
-    others : sequence of Run
-        Runs of the same ratings with other seeds, whose chains a netCDF file has, too.
     draws : bool
         Whether to write draws instead of moments to a Parquet file.
     items : bool
         Whether to write parameters of items and users of levels, to a CSV or Parquet file.
+    training : bool
+        Whether a netCDF file has log likelihoods of training ratings (`to_datatree`).
     force : bool
         Whether to replace `out` if it exists.
 
@@ -83,12 +88,14 @@ def export(
     ------
     InputError
         If the format is unknown or does not support the options, if the run has no moments or no
-        draws yet, if other runs cannot be joined to it, or if the file exists.
+        draws yet, or if the file exists.
     WriteError
         If the file cannot be written.
     """
-    if others and (items or out.suffix.lower() != ".nc"):
+    if len(run.paths) > 1 and (items or out.suffix.lower() != ".nc"):
         raise InputError("several runs become one netCDF file: give --out FILE.nc, or one run")
+    if training and (items or out.suffix.lower() != ".nc"):
+        raise InputError(f"{named('training')} needs a netCDF file: give --out FILE.nc")
     if items:
         if draws:
             raise InputError("--items has no draws: leave out --draws")
@@ -101,10 +108,7 @@ def export(
     with writing(out):
         if file_format == "netcdf":
             require("`dsgmcmc export --out RUN.nc`", "arviz_base", "h5netcdf")
-            tree = to_datatree(run)
-            if others:
-                tree = join_runs([run, *others])
-            write_file(out, [tree.to_netcdf(engine="h5netcdf")])
+            write_file(out, [to_datatree(run, training=training).to_netcdf(engine="h5netcdf")])
             return
         from dsgmcmc.tables.written import write_blocks  # loads DuckDB
 
@@ -199,8 +203,15 @@ def _draw_tables(run: Run) -> Iterator[dict[str, Array]]:
             yield table
 
 
-def to_datatree(run: Run) -> Any:
+def to_datatree(run: Run, *, training: bool = False) -> Any:
     """Return a run in ArviZ's data structure.
+
+    Parameters
+    ----------
+    run : Run
+    training : bool
+        Whether the groups of observed ratings have all training ratings in place of monitored test
+        ratings, as ArviZ's leave-one-out needs them. It takes 16 bytes a rating and saved draw.
 
     Returns
     -------
@@ -219,123 +230,120 @@ def to_datatree(run: Run) -> Any:
           log likelihoods of the observed ones, at the saved draws
           (`dsgmcmc.posterior.cells.pair_draws`); not of clicks, with weights or effects of time.
         - ``observed_data``: ``rating`` of the monitored pairs.
-        - ``constant_data``: ``user`` and ``item`` of the monitored pairs, or the parts of names.
+        - ``constant_data``: ``user`` and ``item`` of the monitored pairs, or the parts of names;
+          they are coordinates of these pairs in all groups.
+
+        With `training`, the last four have a dimension ``observation``.
 
     Raises
     ------
     InputError
-        If arviz-base is not installed.
+        If arviz-base is not installed; or if training ratings have no distributions of their own,
+        their file is missing, or they need more memory than may be used.
     """
-    posterior: dict[str, Any] = dict(scalar_traces(run))
-    columns: dict[str, Any] = {}
-    dims: dict[str, list[str]] = {}
-    for quantity in run.quantities.traced:
-        values = traced(run, run.name_of(quantity.name))
-        if quantity.diagnosed or values.std() == 0:
-            continue
-        name = _without_dots(run.name_of(quantity.name))
-        dims[name] = [_without_dots(run.name_of(quantity.dims[0]))]
-        if "column" in quantity.dims:
-            columns[name] = values
-        else:
-            posterior[name] = values
-    statistics = {
-        "weight": draw_weights(run),
-        "iteration": traced(run, "iteration")[..., 0].astype(np.int64),
-    }
-    if TEST_LOG_LIKELIHOOD in posterior:
-        statistics[TEST_LOG_LIKELIHOOD] = posterior.pop(TEST_LOG_LIKELIHOOD)
-    groups: dict[str, dict[str, Any]] = {
-        "posterior": posterior,
-        "columns": columns,
-        "sample_stats": statistics,
-    }
-    index, values = predictions(run)
-    observed = np.zeros(0)
-    if len(index):
-        posterior["prediction"] = values
-        observed = predict_test(run).exact_or_nan()[index]
-        groups |= _groups_of_pairs(run, index)
-        dims |= {name: ["pair"] for name in ("prediction", *groups["constant_data"])}
-    dims["rating"] = ["pair"]
-    groups["observed_data"] = {"rating": observed}
-    coords: dict[str, Any] = {"column": np.arange(run.config.dimension), "pair": index}
+    parts = _TreeParts(run)
+    parts.add_traces()
+    names = parts.add_pairs(training=training)
     if run.config.rank and run.draws:
-        turned = turned_loadings(run)
-        groups["loadings"] = {"loading": turned}
-        dims["loading"] = ["item_id", "factor"]
-        rows = np.arange(len(run.items), dtype=np.int32)
-        coords["item_id"] = _names_of(run.items, rows).get("item", rows)
-        coords["factor"] = 1 + np.arange(turned.shape[-1])
-    tree = datatree(groups, coords, dims, run.config.sampler.name)
-    if "loadings" in groups and run.items.parts:
+        parts.add_loadings()
+    tree = datatree(parts.groups, parts.coords, parts.dims, run.config.sampler.name)
+    for dimension, of_pairs in names.items():
+        _name_pairs(tree, dimension, of_pairs)
+    if "loadings" in parts.groups and run.items.parts:
         _name_loadings(tree["loadings"], run.items)
     return tree
 
 
-def join_runs(runs: Sequence[Run]) -> Any:
-    """Return runs of the same ratings with other seeds as one xarray.DataTree, chain after chain.
+class _TreeParts:
+    """Groups of arrays, and the names and coordinates of their dimensions, as ArviZ has them."""
 
-    Its groups are those of `to_datatree`, with as many draws of each chain as the shortest has, so
-    that R-hat compares the chains of all runs. Loadings are left out: each run has its own
-    orientation of the factors.
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.groups: dict[str, dict[str, Any]] = {}
+        self.dims: dict[str, list[str]] = {"rating": ["pair"]}
+        self.coords: dict[str, Any] = {}
 
-    Raises InputError if the runs have other ratings or settings, or the same seed twice.
-    """
-    first = runs[0]
-    seeds = [run.config.seed for run in runs]
-    for run in runs[1:]:
-        if run.facts.get("data_hash") != first.facts.get("data_hash"):
-            raise InputError(f"{run.path} has other ratings than {first.path}: export it alone")
-        different = _different_settings(first, run)
-        if different:
-            raise InputError(
-                f"{run.path} has other settings than {first.path} ({', '.join(different)}): export"
-                " it alone"
-            )
-    if len(set(seeds)) < len(seeds):
-        raise InputError(
-            "two of the runs have the same seed, and so the same draws: sample with another --seed"
-        )
-    import xarray
+    def add_traces(self) -> None:
+        """Add shared quantities at all draws."""
+        run = self.run
+        posterior: dict[str, Any] = dict(scalar_traces(run))
+        columns: dict[str, Any] = {}
+        for quantity in run.quantities.traced:
+            values = traced(run, run.name_of(quantity.name))
+            if quantity.diagnosed or values.std() == 0:
+                continue
+            name = _without_dots(run.name_of(quantity.name))
+            self.dims[name] = [_without_dots(run.name_of(quantity.dims[0]))]
+            if "column" in quantity.dims:
+                columns[name] = values
+            else:
+                posterior[name] = values
+        statistics = {
+            "weight": draw_weights(run),
+            "iteration": traced(run, "iteration")[..., 0].astype(np.int64),
+        }
+        if TEST_LOG_LIKELIHOOD in posterior:
+            statistics[TEST_LOG_LIKELIHOOD] = posterior.pop(TEST_LOG_LIKELIHOOD)
+        self.groups |= {"posterior": posterior, "columns": columns, "sample_stats": statistics}
+        self.coords["column"] = np.arange(run.config.dimension)
 
-    trees = [to_datatree(run) for run in runs]
-    groups = {}
-    for name in trees[0].children:
-        if name == "loadings":
-            continue
-        parts = [tree[name].to_dataset() for tree in trees]
-        groups[name] = parts[0]
-        if "chain" in parts[0].dims:
-            common = [key for key in parts[0] if all(key in part for part in parts)]
-            length = min(part.sizes["draw"] for part in parts)
-            last = [
-                part[common].isel(draw=slice(-length, None)).assign_coords(draw=np.arange(length))
-                for part in parts
-            ]
-            joined = xarray.concat(last, "chain")
-            groups[name] = joined.assign_coords(chain=np.arange(joined.sizes["chain"]))
-    tree = xarray.DataTree.from_dict(groups)
-    tree.attrs = trees[0].attrs
-    return tree
+    def add_pairs(self, *, training: bool) -> dict[str, dict[str, Array]]:
+        """Add predictions of monitored test pairs, and the groups of observed ratings.
+
+        Returns the names of users and items of pairs, by the dimension of the pairs.
+        """
+        run = self.run
+        index, values = predictions(run)
+        self.coords["pair"] = index
+        pairs: dict[str, ObservedPairs] = {}
+        if len(index):
+            self.groups["posterior"]["prediction"] = values
+            self.dims["prediction"] = ["pair"]
+            pairs["pair"] = observed_tests(run, index)
+        observed = "pair"
+        if training:
+            observed = "observation"
+            pairs[observed] = observed_training(run)
+        names = {dimension: _names_of_pairs(run, of) for dimension, of in pairs.items()}
+        self.groups["observed_data"] = {"rating": np.zeros(0)}
+        if observed in pairs:
+            self.groups |= _groups_of_pairs(run, pairs[observed])
+            self.groups["constant_data"] = names[observed]
+            self.dims |= {name: [observed] for name in ("rating", *names[observed])}
+        return names
+
+    def add_loadings(self) -> None:
+        """Add loadings of items at the saved draws."""
+        turned = turned_loadings(self.run)
+        self.groups["loadings"] = {"loading": turned}
+        self.dims["loading"] = ["item_id", "factor"]
+        rows = np.arange(len(self.run.items), dtype=np.int32)
+        self.coords["item_id"] = _names_of(self.run.items, rows).get("item", rows)
+        self.coords["factor"] = 1 + np.arange(turned.shape[-1])
 
 
-def _different_settings(first: Run, second: Run) -> list[str]:
-    """Return the names of settings of the model and the sampler in which runs differ."""
-    one, other = (run.config.model_dump(exclude={"seed", "chains"}) for run in (first, second))
-    return [name for name, value in one.items() if other.get(name) != value]
-
-
-def _groups_of_pairs(run: Run, index: Int64) -> dict[str, dict[str, Any]]:
-    """Return the names of test pairs, and draws and scores of their ratings, by group."""
-    users, items = run.test_pairs()
-    names = _names_of(run.users, users[index]) | _names_of(run.items, items[index])
-    groups = {"constant_data": names}
+def _groups_of_pairs(run: Run, pairs: ObservedPairs) -> dict[str, dict[str, Any]]:
+    """Return observed ratings, and draws and scores of them if they can be drawn, by group."""
+    groups = {"observed_data": {"rating": pairs.exact_or_nan()}}
     if can_be_drawn(run):
-        drawn = draw_pairs(run, index)
+        drawn = draw_pairs(run, pairs)
         groups["posterior_predictive"] = {"rating": drawn.rating}
         groups["log_likelihood"] = {"rating": drawn.log_likelihood}
     return groups
+
+
+def _names_of_pairs(run: Run, pairs: ObservedPairs) -> dict[str, Array]:
+    """Return the names of users and items of pairs."""
+    return _names_of(run.users, pairs.users) | _names_of(run.items, pairs.items)
+
+
+def _name_pairs(tree: Any, dimension: str, names: dict[str, Array]) -> None:
+    """Make the names of pairs coordinates in all groups that have not these variables."""
+    for group in tree.children.values():
+        if dimension in group.dims:
+            data = group.to_dataset()
+            new = {name: (dimension, of) for name, of in names.items() if name not in data}
+            group.dataset = data.assign_coords(new)
 
 
 def _name_loadings(loadings: Any, items: Vocabulary) -> None:

@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from dsgmcmc.errors import InputError, writing
+from dsgmcmc.posterior.joined import open_runs
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.storage.files import Scratch
+from dsgmcmc.storage.rundir import RunDirectory
 
 #: Names under which the files of a pickled model are unpacked.
 RUN = "run"
@@ -18,13 +20,17 @@ RATINGS = "ratings.h5"
 def files_of(run: Run, data: Path | None) -> dict[str, Path]:
     """Return the files of a run and its ratings, by the names of their unpacked copies.
 
-    `data` is the ratings file, if it is not where the run says.
+    Runs that are joined have a folder each. `data` is the ratings file, if it is not where the run
+    says.
     """
     files = {}
-    for path in sorted(run.path.rglob("*")):
-        can_be_computed = path.name.startswith("exposure-")
-        if path.is_file() and path != run.directory.lock_file and not can_be_computed:
-            files[f"{RUN}/{path.relative_to(run.path)}"] = path
+    for number, folder in enumerate(run.paths):
+        lock_file = RunDirectory(folder).lock_file
+        name = _folder_of(number)
+        for path in sorted(folder.rglob("*")):
+            can_be_computed = path.name.startswith("exposure-")
+            if path.is_file() and path != lock_file and not can_be_computed:
+                files[f"{name}/{path.relative_to(folder)}"] = path
     ratings = data or Path(str(run.facts.get("data", "")))
     if ratings.is_file():
         files[RATINGS] = ratings
@@ -43,14 +49,25 @@ def unpack(contents: Mapping[str, bytes]) -> tuple[Scratch, Run, Path | None]:
     data = None
     if RATINGS in contents:
         data = scratch.path / RATINGS
-    return scratch, Run(scratch.path / RUN), data
+    number = len({name.split("/")[0] for name in contents} - {RATINGS})
+    paths = [scratch.path / _folder_of(k) for k in range(number)]
+    return scratch, open_runs(paths), data
+
+
+def _folder_of(number: int) -> str:
+    """Return the name of the folder of a run, by its number among runs that are joined."""
+    if number == 0:
+        return RUN
+    return f"{RUN}-{number}"
 
 
 def copy_files(files: Mapping[str, Path], folder: Path) -> None:
     """Copy the files of a run to a new folder, and its ratings beside it.
 
-    Raises InputError if one of them exists or cannot be written.
+    Raises InputError if one of them exists or cannot be written, or if there are several runs.
     """
+    if any(name.startswith(f"{_folder_of(1)}/") for name in files):
+        raise InputError("a folder has one run: save each of the joined runs, or pickle the model")
     ratings = folder.with_name(f"{folder.name}.ratings.h5")
     for target in (folder, ratings):
         if target.exists():

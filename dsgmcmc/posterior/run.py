@@ -59,6 +59,8 @@ class Run:
     Attributes
     ----------
     path : Path
+    paths : tuple of Path
+        This path; of runs that are joined (`dsgmcmc.posterior.joined`), all.
     directory : RunDirectory
     facts : dict
         Section ``[run]`` of ``run.toml``.
@@ -80,6 +82,7 @@ class Run:
     def __init__(self, path: str | PathLike[str]) -> None:
         self.directory = RunDirectory(Path(path))
         self.path = self.directory.path
+        self.paths: tuple[Path, ...] = (self.path,)
         self.config, self.facts = ResolvedConfig.of_run(self.directory)
         self.mean = float(self.facts["mean"])
         self.index = Index(self.directory, self.facts)
@@ -290,11 +293,11 @@ class Run:
     def draws(self) -> list[tuple[int, int]]:
         """Chain and iteration of every saved draw."""
         draws = []
-        for state, trace in zip(self.states, self.traces, strict=True):
+        for chain, state, trace in zip(self.chains, self.states, self.traces, strict=True):
             traced = set(trace["iteration"][:, 0].astype(np.int64).tolist())
             for iteration in state.manifest.saved_draws:
                 if iteration in traced:
-                    draws.append((state.manifest.chain, iteration))
+                    draws.append((chain, iteration))
         return draws
 
     @cached_property
@@ -304,14 +307,10 @@ class Run:
         They sum to 1, and chains have equal sums.
         """
         weights = []
-        for state, trace in zip(self.states, self.traces, strict=True):
+        for number, trace in zip(self.chains, self.traces, strict=True):
             iterations = trace["iteration"][:, 0].tolist()
             weight_at = dict(zip(iterations, trace["weight"][:, 0].tolist(), strict=True))
-            of_chain = [
-                weight_at[iteration]
-                for chain, iteration in self.draws
-                if chain == state.manifest.chain
-            ]
+            of_chain = [weight_at[iteration] for chain, iteration in self.draws if chain == number]
             weights += [weight / sum(of_chain) for weight in of_chain]
         total: Float64 = np.array(weights) / max(sum(weights), np.finfo(np.float64).tiny)
         return total
@@ -396,9 +395,10 @@ class Run:
     def _keep(self, position: int) -> None:
         """Read all draws that share a snapshot with this one, and stay in memory."""
         snapshot, _ = self.open_draw(position)
+        chain, _ = self.draws[position]
         numbers = {}
         for number, iteration in enumerate(snapshot.manifest.saved_draws):
-            other = self._position_of.get((snapshot.manifest.chain, iteration))
+            other = self._position_of.get((chain, iteration))
             if other is not None and other < self._n_kept:
                 numbers[number] = other
         self._read_draws(snapshot, numbers, self._stack)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from dsgmcmc.posterior.cells.predict import Predictor
 from dsgmcmc.posterior.index import refuse_unknown
+from dsgmcmc.posterior.joined import open_runs
 from dsgmcmc.posterior.rated import Rated, read_rated
 from dsgmcmc.posterior.rows.added import FoldIn, fold_in, fold_in_parts, index_with
 from dsgmcmc.posterior.rows.new_ratings import NewRatings
@@ -63,7 +65,7 @@ class FittedRows:
 
     def reopened(self) -> FittedRows:
         """Return the rows of the run in its current state, with the same ratings folded in."""
-        return FittedRows(Run(self.run.path), self.data, self.new)
+        return FittedRows(open_runs(self.run.paths), self.data, self.new)
 
     def predictor(self, options: PredictOptions) -> Predictor:
         """Return what predicts pairs of these rows."""
@@ -95,9 +97,14 @@ class FittedRows:
         return self._rated
 
 
-def open_rows(path: str | PathLike[str], data: str | PathLike[str] | None = None) -> FittedRows:
-    """Open a run directory; `data` is its ratings file, if it was moved."""
+def open_rows(
+    path: str | PathLike[str] | Sequence[str | PathLike[str]],
+    data: str | PathLike[str] | None = None,
+) -> FittedRows:
+    """Open a run directory, or several as one run; `data` is the ratings file, if it was moved."""
     ratings = None
     if data is not None:
         ratings = Path(data)
-    return FittedRows(Run(path), ratings)
+    if isinstance(path, str | PathLike):
+        return FittedRows(Run(path), ratings)
+    return FittedRows(open_runs(path), ratings)

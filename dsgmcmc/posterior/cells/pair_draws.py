@@ -1,8 +1,9 @@
-"""Draws of test ratings, and their log likelihoods, for ArviZ: by pair, at every saved draw.
+"""Draws of observed ratings, and their log likelihoods, for ArviZ: by pair, at every saved draw.
 
-The ratings were not in the posterior, so the logarithm of the mean likelihood over the draws is
+Test ratings were not in the posterior, so the logarithm of the mean likelihood over the draws is
 their predictive score. Leave-one-out of ArviZ is for ratings that were: it weighs the draws by the
-inverse likelihoods, so that the scores that it gives these ratings are lower.
+inverse likelihoods, so that the scores that it gives test ratings are lower. Of training ratings it
+estimates what their score would be without them.
 """
 
 from __future__ import annotations
@@ -11,17 +12,90 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dsgmcmc.errors import InputError
 from dsgmcmc.model.likelihoods.limits import resolution_from
 from dsgmcmc.model.predictive.base import Predictive
+from dsgmcmc.parallel.machine import memory_for_data
 from dsgmcmc.posterior.cells.predict import Predictor
-from dsgmcmc.posterior.heldout import TestPredictions, predict_test
+from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.settings import PredictOptions
-from dsgmcmc.types import Array, Float64, Int64
+from dsgmcmc.ratings.format import known_by_bounds
+from dsgmcmc.settings import named
+from dsgmcmc.types import Array, Float64, Int32, Int64
+
+#: Bytes of a rating at a draw: its draw and its log likelihood.
+PAIR_BYTES = 16
+
+
+class ObservedPairs(NamedTuple):
+    """Ratings by pair, (m,) each.
+
+    Attributes
+    ----------
+    users, items : int32
+        Rows in the run.
+    rating : float64
+        Of ratings that are known only by bounds, a value between the bounds.
+    bounds : (float64, float64) or None
+        Lower and upper bounds, equal if they are exact; None if all are.
+    """
+
+    users: Int32
+    items: Int32
+    rating: Float64
+    bounds: tuple[Float64, Float64] | None
+
+    def exact_or_nan(self) -> Float64:
+        """Return the ratings, with NaN for those that are known only by bounds."""
+        if self.bounds is None:
+            return self.rating
+        return np.where(known_by_bounds(self.bounds), np.nan, self.rating)
+
+
+def observed_tests(run: Run, index: Int64) -> ObservedPairs:
+    """Return some test ratings of a run that has ended, by their positions."""
+    users, items = (rows[index] for rows in run.test_pairs())
+    test = predict_test(run)
+    bounds = None
+    if test.bounds is not None:
+        lower, upper = test.bounds
+        bounds = (lower[index], upper[index])
+    return ObservedPairs(users, items, test.rating[index], bounds)
+
+
+def observed_training(run: Run) -> ObservedPairs:
+    """Return all training ratings of a run, in the order of the ratings file.
+
+    Raises InputError if `draw_pairs` cannot draw them, if drawing them needs more memory than may
+    be used, or if the file is missing or has other ratings.
+    """
+    if not can_be_drawn(run):
+        raise InputError(
+            f"{run.path} has no log likelihoods of its training ratings: clicks, and ratings with"
+            " weights or effects of time, have none that follow from user and item alone"
+        )
+    size = PAIR_BYTES * len(run.draws) * int(run.counts("user").sum())
+    if size > memory_for_data():
+        raise InputError(
+            f"log likelihoods and draws of all training ratings take {size / 1e9:,.1f} GB, and"
+            f" {memory_for_data() / 1e9:,.1f} GB may be used: sample with fewer"
+            f" {named('save_draws')}"
+        )
+    with run.open_ratings() as ratings:
+        slab = ratings.slab("train", 0, ratings.n_rows)
+        pairs = (slab.rows.astype(np.int32), slab.indices)
+        if ratings.orientation.transposed:
+            pairs = pairs[::-1]
+    users, items = pairs
+    bounds = None
+    if slab.bounds is not None:
+        bounds = (slab.bounds.lower.astype(np.float64), slab.bounds.upper.astype(np.float64))
+    return ObservedPairs(users, items, slab.values.astype(np.float64), bounds)
 
 
 class PairDraws(NamedTuple):
-    """Draws of test ratings, (chains, draws, m) float64 each.
+    """Draws of observed ratings, (chains, draws, m) float64 each.
 
     They are at the last saved draws of each chain, as many as the shortest chain has.
 
@@ -39,7 +113,7 @@ class PairDraws(NamedTuple):
 
 
 def can_be_drawn(run: Run) -> bool:
-    """Whether the test ratings have distributions that follow from their users and items alone.
+    """Whether ratings have distributions that follow from their users and items alone.
 
     Clicks have none; those of weighted ratings and of ratings with effects of time need more.
     """
@@ -47,21 +121,19 @@ def can_be_drawn(run: Run) -> bool:
     return bool(run.draws) and run.config.law.can_be_evaluated and not is_weighted | run.has_effects
 
 
-def draw_pairs(run: Run, index: Int64) -> PairDraws:
-    """Draw test ratings, given their positions (m,), and score them, at every saved draw."""
+def draw_pairs(run: Run, pairs: ObservedPairs) -> PairDraws:
+    """Draw ratings of observed pairs, and score the observed ones, at every saved draw."""
     predictor = Predictor(run, PredictOptions(clip=True))
-    users, items = (rows[index] for rows in run.test_pairs())
-    test = predict_test(run)
     drawn: dict[int, list[Array]] = {}
     scored: dict[int, list[Array]] = {}
     for position, (chain, iteration) in enumerate(run.draws):
         rng = np.random.default_rng([run.config.seed, chain, iteration])
-        ratings = np.empty(len(index))
-        scores = np.empty(len(index))
-        for rows, predictive in predictor.distributions(users, items, [position]):
+        ratings = np.empty(len(pairs.rating))
+        scores = np.empty(len(pairs.rating))
+        for rows, predictive in predictor.distributions(pairs.users, pairs.items, [position]):
             predictive.resolution = resolution_from(run.facts)
             ratings[rows] = run.limits.clip(predictive.quantile(rng.random(len(rows))))
-            scores[rows] = _scores(predictive, test, index[rows])
+            scores[rows] = _scores(predictive, pairs, rows)
         drawn.setdefault(chain, []).append(ratings)
         scored.setdefault(chain, []).append(scores)
     length = min(map(len, drawn.values()))
@@ -73,13 +145,13 @@ def draw_pairs(run: Run, index: Int64) -> PairDraws:
     )
 
 
-def _scores(predictive: Predictive, test: TestPredictions, index: Int64) -> Float64:
-    """Return the log scores of some test ratings."""
+def _scores(predictive: Predictive, pairs: ObservedPairs, rows: Array) -> Float64:
+    """Return the log scores of some of the observed ratings."""
     bounds = None
-    if test.bounds is not None:
-        lower, upper = test.bounds
-        bounds = (lower[index], upper[index])
-    scores = predictive.log_scores(test.rating[index], bounds)
+    if pairs.bounds is not None:
+        lower, upper = pairs.bounds
+        bounds = (lower[rows], upper[rows])
+    scores = predictive.log_scores(pairs.rating[rows], bounds)
     if scores.log_probability is not None:
         return scores.log_probability
     assert scores.log_predictive_density is not None

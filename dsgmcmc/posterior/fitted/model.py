@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from os import PathLike
 from typing import Any, Literal, Self
 
@@ -18,6 +19,7 @@ from dsgmcmc.posterior.item_parameters import (
     ratings_of_fit,
     user_parameters,
 )
+from dsgmcmc.posterior.joined import open_runs
 from dsgmcmc.posterior.loadings import Loadings, loadings
 from dsgmcmc.posterior.matrix.labels import RowsOf
 from dsgmcmc.posterior.rows.columns import form_of_new
@@ -218,28 +220,39 @@ class FittedModel(Predictions, Matrices, Rankings):
         return user_parameters(run, users, draws=draws, unit=unit)
 
     @renewing
-    def to_arviz(self, *others: FittedModel) -> Any:
+    def to_arviz(self, *others: FittedModel, training: bool = False) -> Any:
         """Return the run as an xarray.DataTree (`dsgmcmc.posterior.export.to_datatree`).
 
-        With `others`, models of the same ratings with other seeds, it has the chains of all
-        (`dsgmcmc.posterior.export.join_runs`).
+        With `training`, log likelihoods are those of the training ratings, for ArviZ's ``loo``.
+
+        With `others`, models of the same ratings with other seeds, it has the chains of all, as
+        that of `open_run` of their runs.
         """
-        from dsgmcmc.posterior.export import join_runs, to_datatree
+        from dsgmcmc.posterior.export import to_datatree
 
+        run = self._fitted()
         if others:
-            return join_runs([self._fitted(), *(model._fitted() for model in others)])
-        return to_datatree(self._fitted())
+            paths = [path for model in (self, *others) for path in model._fitted().paths]
+            run = open_runs(paths)
+        return to_datatree(run, training=training)
 
 
-def open_run(path: str | PathLike[str], *, data: str | PathLike[str] | None = None) -> FittedModel:
+def open_run(
+    path: str | PathLike[str] | Sequence[str | PathLike[str]],
+    *,
+    data: str | PathLike[str] | None = None,
+) -> FittedModel:
     """Open a run directory, written by ``dsgmcmc sample`` or by `BPMF.fit` with `out`.
+
+    Several runs of the same ratings and settings with other seeds are opened as one, whose chains
+    are those of all: predictions are averages over all draws, in which each chain has one weight.
 
     If the run is still being sampled, or was killed, the draws saved by the newest checkpoint are
     used; moments and monitored predictions are available once the run has ended.
 
     Parameters
     ----------
-    path : path of a run directory
+    path : path of a run directory, or a list of several
     data : path, optional
         Ratings file of the run, if it was moved; only `FittedModel.recommend` and new ratings of
         known users need it.
@@ -252,6 +265,7 @@ def open_run(path: str | PathLike[str], *, data: str | PathLike[str] | None = No
     Raises
     ------
     InputError
-        If the directory is not a run, has no draws yet, or is damaged.
+        If a directory is not a run, has no draws yet, or is damaged; or if runs have other ratings
+        or settings, or the same seed.
     """
     return FittedModel(path, data)

@@ -72,7 +72,11 @@ class FittedState:
     unstored: Literal["missing", "zero"] | None = None
     ignore: str | Sequence[str] | None = None
 
-    def __init__(self, path: str | PathLike[str], data: str | PathLike[str] | None = None) -> None:
+    def __init__(
+        self,
+        path: str | PathLike[str] | Sequence[str | PathLike[str]],
+        data: str | PathLike[str] | None = None,
+    ) -> None:
         self._adopt(open_rows(path, data))
 
     def __repr__(self) -> str:
