@@ -24,11 +24,11 @@ from PIL import Image  # comes with matplotlib
 mpl.use("svg")
 import matplotlib.pyplot as plt
 
-from dsgmcmc.diagnostics.scores import coverage, pit
 from dsgmcmc.model.likelihoods.gaussian import GaussianRatings
 from dsgmcmc.model.predictive.base import Moments
 from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.posterior.run import Run
+from dsgmcmc.posterior.scores import coverage
 
 FIGURES = Path(__file__).resolve().parent / "figures"
 BLUE, ORANGE, GREY = "#2563eb", "#d97706", "#9ca3af"
@@ -43,7 +43,7 @@ def draw_calibration(run: Path, out: Path) -> None:
         GaussianRatings.predictive_of_moments(Moments(found.mean, variance))
         for variance in variances
     )
-    inside, point = (coverage(pit(law, found.rating), LEVELS.tolist()) for law in laws)
+    inside, point = (coverage(law.pit(found.rating), LEVELS.tolist()) for law in laws)
     figure, axes = plt.subplots(figsize=(3.2, 2.9), layout="constrained")
     axes.plot([0, 1], [0, 1], color=GREY, linewidth=1, label="ideal")
     axes.plot(

@@ -26,11 +26,12 @@ the columns, and in the same pass the sums for the next means of the columns.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from dsgmcmc.diagnostics.scores import Difference, ScoredRatings, difference_of_sums
+from dsgmcmc.diagnostics.scores import Difference, difference_of_sums
 from dsgmcmc.kernels.biases import sweep_rows
 from dsgmcmc.kernels.compact_ratings import Numbering, index_type, kernel_arguments
 from dsgmcmc.model.likelihoods import Law
@@ -38,7 +39,7 @@ from dsgmcmc.model.likelihoods.gaussian import GaussianRatings
 from dsgmcmc.model.limits import UNLIMITED, Limits
 from dsgmcmc.model.predictive.base import Moments, Predictive
 from dsgmcmc.model.truncation import truncated_moments
-from dsgmcmc.posterior.heldout import TestPredictions
+from dsgmcmc.posterior.scores import Scored
 from dsgmcmc.ratings.file import Ratings
 from dsgmcmc.ratings.format import SLAB, Bounds, RowRatings, Split, row_slabs
 from dsgmcmc.types import Array, Float32, Float64, Int32, Int64
@@ -378,24 +379,20 @@ class Advantage:
         self._total = 0.0
         self._measure = "log_predictive_density"
 
-    def add(self, scored: ScoredRatings) -> None:
+    def add(self, scored: Scored) -> None:
         """Add the next test ratings, in the order of the file."""
-        test = scored.test
-        rows, columns, weights = self._pairs.take(len(test.rating))
-        simple = self._biases.predictive(rows, columns, scored.levels, weights)
-        simple.resolution = scored.predictive.resolution
-        logs = scored.logs.log_predictive_density
-        if scored.predictive.is_discrete:
+        rows, columns, weights = self._pairs.take(len(scored.rating))
+        predictive = self._biases.predictive(rows, columns, scored.predictive.levels, weights)
+        predictive.resolution = scored.predictive.resolution
+        point = scored.limits.clip(predictive.mean)
+        simple = replace(scored, point=point, predictive=predictive)
+        if scored.logs.log_probability is not None:
             self._measure = "log_probability"
-            logs = scored.logs.log_probability
-        assert logs is not None
-        simple_logs = _log_scores(simple, test)
+        simple_logs = simple.logs.recorded()
         users, _ = self._ratings.orientation.users_and_items(rows, columns.astype(np.int64))
-        self._gains.add(users, logs - simple_logs)
-        simple_errors = test.rating - test.limits.clip(simple.mean)
-        squares = np.square(simple_errors) - np.square(test.rating - test.point(scored.law))
-        exact = ~test.bounded
-        self._reductions.add(users[exact], squares[exact])
+        self._gains.add(users, scored.logs.recorded() - simple_logs)
+        squares = np.square(simple.errors) - np.square(scored.errors)
+        self._reductions.add(users[scored.exact], squares)
         self._total += float(simple_logs.sum())
 
     def result(self) -> dict[str, Any] | None:
@@ -442,18 +439,6 @@ class _SumsByUser:
         """Add differences, (n,), of the ratings of these users, (n,)."""
         np.add.at(self.counts, users, 1)
         np.add.at(self.sums, users, differences)
-
-
-def _log_scores(predictive: Predictive, test: TestPredictions) -> Float64:
-    """Return log probabilities of recorded values, or log densities if they have none.
-
-    Ratings that are known only by bounds have the log probability between them.
-    """
-    if predictive.is_discrete:
-        logs = predictive.log_probability(test.rating)
-    else:
-        logs = predictive.log_density(test.rating)
-    return predictive.with_bounds(logs, test.bounds)
 
 
 class _TestPairs:

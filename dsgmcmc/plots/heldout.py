@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dsgmcmc.diagnostics.overview import TextTable
-from dsgmcmc.diagnostics.scores import Pit, coverage
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.predictive.base import TINY, nearest_level
 from dsgmcmc.plots.figures import axes_or_new, column_of
 from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.posterior.index import shown
 from dsgmcmc.posterior.run import Run
+from dsgmcmc.posterior.scores import Pit, coverage
 from dsgmcmc.types import Float64, Int64
 
 if TYPE_CHECKING:

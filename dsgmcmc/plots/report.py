@@ -206,8 +206,7 @@ def _test_sections(run: Run, scored: Mapping[str, Any]) -> Iterator[str]:
     if not scored["pit"]:  # no rating is exact
         yield _section("Scores", _table(tables[0]))
         return
-    test = predict_test(run).exact()
-    predictive = test.predictive(run.config.law, run.levels)
+    scored_ratings = predict_test(run).scored(run.config.law, run.levels)
     note = (
         "Ratings that were held out, with the intervals that should contain nine in ten of them."
         " Points far from the line are named below: slips of the data, or of the model."
@@ -219,7 +218,7 @@ def _test_sections(run: Run, scored: Mapping[str, Any]) -> Iterator[str]:
     pictures = _pictures(run, [observed_and_predicted, beside])
     yield _section("Observed and predicted", pictures + _table(largest_misses(run)), note)
     intervals = partial(
-        draw_calibration, transforms=test.transforms(predictive), counts=scored["pit"]
+        draw_calibration, transforms=scored_ratings.transforms(), counts=scored["pit"]
     )
     scores, groups = tables
     yield _section("Calibration", svg(2, intervals) + _table(scores))

@@ -15,6 +15,7 @@ from dsgmcmc.model.limits import UNLIMITED, Limits
 from dsgmcmc.model.predictive.base import Moments, Predictive
 from dsgmcmc.posterior.progress import newest_states
 from dsgmcmc.posterior.run import Run
+from dsgmcmc.posterior.scores import Scored
 from dsgmcmc.ratings.format import known_by_bounds
 from dsgmcmc.settings import named
 from dsgmcmc.storage.rundir import Facts, RunDirectory
@@ -107,24 +108,6 @@ class TestPredictions(NamedTuple):
         """
         return self.limits.clip(law.transform.point(self.mean, self.variance + self.noise_variance))
 
-    def transforms(self, predictive: Predictive) -> tuple[Float64, Float64]:
-        """Return the bounds of the PIT of every rating, from which coverage is computed.
-
-        The intervals that `predict` returns are clipped. Therefore a rating at a limit is inside
-        an interval that is wholly beyond it, and a rating beyond a limit is outside.
-        """
-        below, up_to = predictive.pit(self.rating)
-        low, high = self.limits
-        is_low = np.isclose(self.rating, low)  # ratings are rounded to float32
-        is_high = np.isclose(self.rating, high)
-        is_point = below == up_to  # distributions of discrete ratings do not exceed limits
-        inside = is_point & ((is_low & (below > 0.5)) | (is_high & (below < 0.5)))
-        cases = [inside, (self.rating < low) & ~is_low, (self.rating > high) & ~is_high]
-        moved = np.select(cases, [0.5, 0.0, 1.0], up_to)
-        if is_point.all():
-            return moved, moved
-        return np.select(cases, [0.5, 0.0, 1.0], below), moved
-
     def predictive(self, law: type[Law], levels: Float64 | None) -> Predictive:
         """Return predictive distributions of the ratings; `levels` are their levels, if any."""
         predictive = law.predictive_of_moments(
@@ -139,6 +122,16 @@ class TestPredictions(NamedTuple):
         )
         predictive.resolution = self.resolution
         return predictive
+
+    def scored(self, law: type[Law], levels: Float64 | None) -> Scored:
+        """Return the ratings with their predictions, as they are scored."""
+        return Scored(
+            rating=self.rating,
+            bounds=self.bounds,
+            point=self.point(law),
+            predictive=self.predictive(law, levels),
+            limits=self.limits,
+        )
 
 
 def test_parts(run: RunDirectory) -> Iterator[TestPredictions]:

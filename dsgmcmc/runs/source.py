@@ -13,7 +13,7 @@ from dsgmcmc.config.chain import DEFAULT_LENGTH, SamplerSection
 from dsgmcmc.config.run import ResolvedConfig, RunConfig, automatic_rank, build, merged
 from dsgmcmc.diagnostics.baselines import Advantage, BiasesOnly, baselines, fit_biases_only
 from dsgmcmc.diagnostics.convergence import agreement, diagnose, slowest, temperatures, unmixed
-from dsgmcmc.diagnostics.scores import ScoredRatings, combine, score_batch
+from dsgmcmc.diagnostics.scores import TestScores
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.centring import Unit, robust_unit
@@ -360,15 +360,14 @@ class RatingsSource:
         over_biases = None
         if config.rank and self.ratings.nnz_test:  # the model has more than biases
             over_biases = Advantage(self.ratings, self.biases_only(config))
-        batches = []
+        scorer = TestScores(config.law, levels)
         for test in test_parts(run):
-            scored = ScoredRatings.create(test, config.law, levels)
-            batches.append(score_batch(scored))
+            scored = scorer.add_test(test)
             if over_biases is not None:
                 over_biases.add(scored)
-        if not batches:
+        if not scorer.ratings:
             return dict(NO_SCORES)
-        scores = combine(batches, config.law)
+        scores = scorer.result()
         scores["coverage"] = {str(level): share for level, share in scores["coverage"].items()}
         return {
             "rmse_mean": scores.pop("rmse"),

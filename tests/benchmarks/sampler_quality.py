@@ -22,11 +22,12 @@ import numpy as np
 from bench import arguments, say, say_head
 
 from dsgmcmc.diagnostics.convergence import diagnose
-from dsgmcmc.diagnostics.scores import coverage, rmse
+from dsgmcmc.diagnostics.scores import rmse
 from dsgmcmc.model.likelihoods.gaussian import GaussianRatings
 from dsgmcmc.parallel.mpirun import run_dsgmcmc
 from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.posterior.run import Run
+from dsgmcmc.posterior.scores import coverage
 from dsgmcmc.ratings.file import Ratings
 from dsgmcmc.storage.rundir import RunDirectory
 

@@ -28,9 +28,10 @@ from chain_states import iterate, start_chain
 from support import cells_of, predictors, rows_of
 
 from dsgmcmc.config.run import build
-from dsgmcmc.diagnostics.scores import coverage, pit, rmse
+from dsgmcmc.diagnostics.scores import rmse
 from dsgmcmc.model.likelihoods.gaussian import GaussianRatings
 from dsgmcmc.model.predictive.base import Moments
+from dsgmcmc.posterior.scores import coverage
 from dsgmcmc.samplers.base import NORMAL
 from dsgmcmc.types import Factor, Float64
 
@@ -145,7 +146,7 @@ def follow(chain: Chain, iterations: int, per: int) -> Found:
     found = np.array(curve)
     variance = np.var(late, axis=0, ddof=1)
     covered = coverage(
-        pit(GaussianRatings.predictive_of_moments(Moments(mean, variance + 1 / TAU)), values)
+        GaussianRatings.predictive_of_moments(Moments(mean, variance + 1 / TAU)).pit(values)
     )[0.9]
     single = found[len(found) // 2 :, 1].mean()
     return Found(found, np.array([single, found[-1, 2], np.sqrt(variance).mean(), 100 * covered]))

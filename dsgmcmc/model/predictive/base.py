@@ -351,12 +351,12 @@ class LogScores(NamedTuple):
     log_predictive_density: Float64 | None
     log_probability: Float64 | None
 
-    def means(self) -> dict[str, float | None]:
-        """Means of the scores that are defined, by name; None for the others."""
-        return {
-            name: None if scores is None else float(scores.mean())
-            for name, scores in self._asdict().items()
-        }
+    def recorded(self) -> Float64:
+        """Return the log probabilities of recorded values, or log densities if they have none."""
+        if self.log_probability is not None:
+            return self.log_probability
+        assert self.log_predictive_density is not None
+        return self.log_predictive_density
 
 
 def reaches(values: Array, bound: float) -> Mask:

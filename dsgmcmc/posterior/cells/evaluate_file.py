@@ -16,7 +16,7 @@ from dsgmcmc.posterior.draws import ENTITIES
 from dsgmcmc.posterior.index import refuse_unknown_in
 from dsgmcmc.posterior.rated import read_rated
 from dsgmcmc.posterior.rows.columns import columns_of_file
-from dsgmcmc.posterior.rows.new_ratings import observed_of, with_clicks
+from dsgmcmc.posterior.rows.new_ratings import with_clicks
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.settings import EvaluateSettings, PredictOptions
 from dsgmcmc.tables.usual import find_column
@@ -85,7 +85,7 @@ def evaluate_file(run: Run, path: Path, settings: EvaluateSettings) -> dict[str,
     if settings.unknown == "refuse":
         unknown = {"user": names["user"][users < 0], "item": names["item"][items < 0]}
         refuse_unknown_in(path, {entity: found.tolist() for entity, found in unknown.items()})
-    scores = evaluate_ratings(predictor, users, items, observed_of(run, rated.columns))
+    scores = evaluate_ratings(predictor, users, items, rated.columns)
     is_known = (users >= 0) & (items >= 0)
     trained = _count_trained(run, settings.data, users[is_known], items[is_known])
     return {**scores, "unknown": int(np.count_nonzero(~is_known)), "trained": trained}

@@ -151,8 +151,4 @@ def _scores(predictive: Predictive, pairs: ObservedPairs, rows: Array) -> Float6
     if pairs.bounds is not None:
         lower, upper = pairs.bounds
         bounds = (lower[rows], upper[rows])
-    scores = predictive.log_scores(pairs.rating[rows], bounds)
-    if scores.log_probability is not None:
-        return scores.log_probability
-    assert scores.log_predictive_density is not None
-    return scores.log_predictive_density
+    return predictive.log_scores(pairs.rating[rows], bounds).recorded()

@@ -15,7 +15,7 @@ from dsgmcmc.posterior.draws import ENTITIES
 from dsgmcmc.posterior.fitted.state import FittedState, renewing
 from dsgmcmc.posterior.index import refuse_unknown, unknown_names
 from dsgmcmc.posterior.matrix.labels import RowsOf
-from dsgmcmc.posterior.rows.new_ratings import bounds_of, observed_of
+from dsgmcmc.posterior.rows.new_ratings import bounds_of
 from dsgmcmc.posterior.settings import PredictOptions
 from dsgmcmc.ratings.format import known_by_bounds
 from dsgmcmc.terminal import warn
@@ -195,7 +195,7 @@ class Predictions(FittedState):
         Returns
         -------
         dict
-            As `dsgmcmc.posterior.cells.evaluate.evaluate_ratings` describes.
+            As `dsgmcmc.posterior.scores.Scores.result` describes.
 
         Raises
         ------
@@ -207,7 +207,7 @@ class Predictions(FittedState):
         rated = self._rated(X, y, rows)
         options = PredictOptions(clip=self.clip)
         predictor, users, items = self._predictor_of(_pairs_of(rated), options)
-        return evaluate_ratings(predictor, users, items, observed_of(run, rated.columns))
+        return evaluate_ratings(predictor, users, items, rated.columns)
 
     def _rated(self, X: Any, y: Any, rows: RowsOf | None) -> RatingArrays:
         """Read ratings that are scored; warn of rows of a matrix of which nothing is known."""

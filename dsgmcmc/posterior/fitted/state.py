@@ -130,10 +130,10 @@ class FittedState:
             return None
         if not len(run.test_pairs()[0]):
             return None
-        test = predict_test(run).exact()
-        if not len(test.rating):
+        errors = predict_test(run).scored(run.config.law, run.levels).errors
+        if not len(errors):
             return None
-        return float(np.sqrt(np.mean((test.rating - test.point(run.config.law)) ** 2)))
+        return float(np.sqrt(np.mean(errors**2)))
 
     def _columns(self) -> str | Columns | None:
         """Return the columns of data frames, by role."""

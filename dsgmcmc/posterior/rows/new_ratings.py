@@ -14,11 +14,10 @@ from dsgmcmc.posterior.index import Vocabulary
 from dsgmcmc.posterior.rows.name_features import name_features_of
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.ratings.float32 import find_bad_scale
-from dsgmcmc.ratings.format import known_by_bounds
 from dsgmcmc.ratings.names import array_of
 from dsgmcmc.settings import named
 from dsgmcmc.terminal import warn
-from dsgmcmc.types import Array, Float64, Mask
+from dsgmcmc.types import Array, Float64
 
 if TYPE_CHECKING:  # slow to import
     from scipy.sparse import csr_matrix
@@ -200,46 +199,6 @@ def joined_bounds(values: Sequence[Array], bounds: Sequence[Array | None]) -> Ar
         else:
             joined.append(of_part)
     return np.concatenate(joined)
-
-
-class Observed(NamedTuple):
-    """Ratings that are compared with predictions, (q,) float64 each.
-
-    Attributes
-    ----------
-    values : float64
-        The ratings; of those that are known only by bounds, values between the bounds.
-    weights : float64
-        Their relative precisions, where the mean of the training ratings is 1.
-    bounds : tuple of float64 arrays, or None
-        Their bounds, equal if they are exact; None if all are.
-    """
-
-    values: Float64
-    weights: Float64
-    bounds: tuple[Float64, Float64] | None = None
-
-    @property
-    def exact(self) -> Mask:
-        """Which ratings are not known only by bounds, (q,)."""
-        if self.bounds is None:
-            return np.ones(len(self.values), bool)
-        return ~known_by_bounds(self.bounds)
-
-    def bounds_at(self, rows: Array) -> tuple[Float64, Float64] | None:
-        """Return the bounds of some ratings, if any are known only by bounds."""
-        if self.bounds is None:
-            return None
-        lower, upper = self.bounds
-        return lower[rows], upper[rows]
-
-
-def observed_of(run: Run, ratings: Mapping[str, Array]) -> Observed:
-    """Return ratings by role as they are compared with predictions.
-
-    Raises InputError if a run without measurements is given bounds, or one without weights weights.
-    """
-    return Observed(ratings["rating"], weights_of(run, ratings), bounds_of(run, ratings))
 
 
 def bounds_of(run: Run, ratings: Mapping[str, Array]) -> tuple[Float64, Float64] | None:

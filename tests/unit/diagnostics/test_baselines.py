@@ -16,7 +16,6 @@ from dsgmcmc.diagnostics.baselines import (
     Advantage,
     fit_biases_only,
 )
-from dsgmcmc.diagnostics.scores import ScoredRatings
 from dsgmcmc.model.likelihoods.gaussian import GaussianRatings
 from dsgmcmc.model.likelihoods.negative_binomial import NegativeBinomial
 from dsgmcmc.posterior import heldout
@@ -114,7 +113,7 @@ def test_the_advantage_is_that_of_loops(
         ]
         advantage = Advantage(ratings, biases)
         for part in parts:
-            advantage.add(ScoredRatings.create(part, law, levels))
+            advantage.add(part.scored(law, levels))
         result = advantage.result()
     centre = biases.predict(rows, columns)
     sd = np.sqrt(biases.noise + biases.variances[0][rows] + biases.variances[1][columns])

@@ -12,6 +12,7 @@ from dsgmcmc.diagnostics.convergence import RHAT_LIMIT, diagnose, slowest
 from dsgmcmc.diagnostics.mixing import ess_bulk, ess_tail, rhat
 from dsgmcmc.diagnostics.scores import calibration
 from dsgmcmc.posterior.heldout import predict_test
+from dsgmcmc.posterior.scores import coverage
 from dsgmcmc.posterior.traces import predictions
 
 AXES = {"chain_axis": 0, "draw_axis": 1}
@@ -122,7 +123,7 @@ def test_calibration_is_that_of_the_test_ratings(run):
     result = calibration(run)
     test = predict_test(run)
     predicted = test.predictive(run.config.law, run.levels)
-    assert result["coverage"] == scores.coverage(predicted.pit(test.rating))
+    assert result["coverage"] == coverage(predicted.pit(test.rating))
     assert sum(result["pit"]) == result["ratings"] == len(test.rating)
     users, items = run.test_pairs()
     for name, counts in (

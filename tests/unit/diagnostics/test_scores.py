@@ -5,16 +5,19 @@ import pytest
 
 from dsgmcmc.diagnostics import scores
 from dsgmcmc.model.likelihoods.gaussian import GaussianRatings
+from dsgmcmc.model.limits import Limits
 from dsgmcmc.model.predictive.base import Moments
+from dsgmcmc.model.predictive.levels import LevelDistribution
 from dsgmcmc.posterior import heldout
+from dsgmcmc.posterior.scores import LEVELS, Scored, Scores, coverage
 
 
-def covered(values, mean, variance, levels=scores.LEVELS):
+def covered(values, mean, variance, levels=LEVELS):
     """Shares inside intervals of normal distributions."""
     predictive = GaussianRatings.predictive_of_moments(
         Moments(np.asarray(mean, float), np.asarray(variance, float))
     )
-    return scores.coverage(predictive.pit(values), levels)
+    return coverage(predictive.pit(values), levels)
 
 
 def test_coverage_by_hand():
@@ -26,6 +29,21 @@ def test_coverage_by_hand():
     assert covered(values, np.zeros(5), np.full(5, 4.0), (0.5, 0.95)) == {0.5: 2 / 5, 0.95: 4 / 5}
     assert list(covered(values, values, np.ones(5))) == [0.5, 0.8, 0.9, 0.95]
     assert covered([1.0, 1.0], [0.0, 0.0], [1.0, 9.0], (0.5,)) == {0.5: 0.5}
+
+
+def test_coverage_of_levels_counts_the_share_of_a_level_inside():
+    """Levels of probability 1/4, 1/2 and 1/4: the 50 % interval has the middle one, and the 80 %
+    interval three fifths of the outer ones, so that the expected shares are 50 and 80 %.
+    """
+    rating = np.array([1.0, 2.0, 2.0, 3.0])
+    shares = np.tile([0.25, 0.5, 0.25], (4, 1))
+    predictive = LevelDistribution(shares, np.array([1.0, 2.0, 3.0]))
+    found = Scores()
+    found.add(Scored(rating, None, np.full(4, 2.0), predictive, Limits(1.0, 3.0)))
+    scored = found.result()
+    assert scored["coverage"] == pytest.approx({0.5: 0.5, 0.8: 0.8, 0.9: 0.9, 0.95: 0.95})
+    assert scored["rmse"] == pytest.approx(np.sqrt(0.5))
+    assert scored["log_probability"] == pytest.approx(np.log([0.25, 0.5]).mean())
 
 
 @pytest.mark.parametrize(("sd", "expected"), [(0.25, True), (0.4, False)])

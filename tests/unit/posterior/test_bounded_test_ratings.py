@@ -84,7 +84,7 @@ def test_the_log_likelihood_of_a_draw_is_the_sum_of_the_log_scores(
     test = predict_test(run)
     logs = test.predictive(run.config.law, run.levels).log_scores(test.rating, test.bounds)
     _, _, traces = run.monitored()
-    expected = logs.means()["log_predictive_density"] * len(test.rating)
+    expected = logs.log_predictive_density.sum()
     assert traces[0][-1] == pytest.approx(expected, rel=1e-4)
 
 
