@@ -481,7 +481,7 @@ class BPMF(Estimator, FittedModel):
         """Return what `complete` has to know of the ratings."""
         form = self._form()
         if is_wide(X, y, form) or hasattr(X, "tocoo"):
-            return TrainingData(data_array_of(X, form.choice), form)
+            return TrainingData(data_array_of(X, form), form)
         return TrainingData(form=form, library=library_of(X))
 
     @for_users()
@@ -766,7 +766,7 @@ class BPMF(Estimator, FittedModel):
         """Raise InputError if `variable` or `unstored` says nothing of X."""
         if isinstance(X, str | os.PathLike):
             return
-        choice = self._form().choice
+        choice = self._form()
         refuse_first_line("X", choice._replace(first_line=self.first_line))
         if not (is_annotated(X) or is_dataset(X)):
             refuse_variable("X", choice)

@@ -21,7 +21,6 @@ from dsgmcmc.features.values import batches, select_cells
 from dsgmcmc.input.detect import open_table
 from dsgmcmc.input.roles import refuse_repeated
 from dsgmcmc.input.sources.base import Source
-from dsgmcmc.input.sources.labelled import Choice
 from dsgmcmc.input.sources.matrix import read_matrix
 from dsgmcmc.input.sources.tables import (
     SHOWN,
@@ -33,6 +32,7 @@ from dsgmcmc.input.sources.tables import (
 from dsgmcmc.ratings.float32 import find_coarseness
 from dsgmcmc.ratings.format import MAX_FEATURES
 from dsgmcmc.ratings.names import join_sql, part_sql, split_name
+from dsgmcmc.ratings.reading import Reading
 from dsgmcmc.settings import named
 from dsgmcmc.tables.session import Session, is_integer, is_rounded, literal
 from dsgmcmc.tables.usual import NAMES, find_column, shortened, simplified
@@ -472,7 +472,7 @@ def _open_description(db: Session, path: Path, entity: str, n_known: int) -> Sou
     def is_header(fields: list[str], rows: list[list[str]]) -> bool:
         return len(fields) != n_known or simplified(fields[0]) in NAMES[entity]
 
-    return open_table(db, path, is_header, latin1=True, choice=Choice(entity=entity))
+    return open_table(db, path, is_header, latin1=True, choice=Reading(entity=entity))
 
 
 def _check_header(source: Source, names: list[str]) -> None:

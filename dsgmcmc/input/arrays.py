@@ -9,12 +9,11 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from dsgmcmc.errors import InputError
-from dsgmcmc.input.form import ANY_FORM, InputForm
 from dsgmcmc.input.load import RatingsTable, create_raw, fetch_ratings, load
 from dsgmcmc.input.matrices import (
     are_cells,
@@ -42,17 +41,18 @@ from dsgmcmc.input.sources.annotated import (
     refuse_modalities,
 )
 from dsgmcmc.input.sources.columns import MemoryTable
-from dsgmcmc.input.sources.labelled import Choice, refuse_filling
+from dsgmcmc.input.sources.labelled import refuse_filling
 from dsgmcmc.input.sources.matrix import stored_cells
-from dsgmcmc.input.values import Missing, not_rated_sql, parse_missing
+from dsgmcmc.input.values import not_rated_sql
 from dsgmcmc.input.wide import counts_cells, describe_matrix, refuse_names
 from dsgmcmc.parallel.machine import memory_for_data
 from dsgmcmc.ratings.names import main_role, names_of, part_role, part_sql
+from dsgmcmc.ratings.reading import NOTHING_SAID, Reading
 from dsgmcmc.settings import in_python, short_repr
 from dsgmcmc.tables.frames import as_frame, is_missing, plain_column, unmasked
 from dsgmcmc.tables.session import Session, open_small_session
 from dsgmcmc.tables.usual import ROLES, Columns, find_column, joined, shortened
-from dsgmcmc.types import Array, Mask
+from dsgmcmc.types import Array
 
 _MATRIX_ADVICE = (
     "; if it has a row for each user and a column for each item, give BPMF(matrix=True)"
@@ -120,47 +120,22 @@ def _as_tuple(name: Any, role: str, parts: Sequence[str]) -> Any:
     raise InputError(f"names of {role}s have the parts {', '.join(parts)}; found {name!r}")
 
 
-class RatingArrays(NamedTuple):
-    """Ratings in memory.
+def read_ratings(X: Any, y: Any = None, form: Reading = NOTHING_SAID) -> dict[str, Array]:
+    """Return new ratings in a matrix, a data frame or arrays, as `read_table` does.
 
-    Attributes
-    ----------
-    columns : dict of str to (n,) array
-        By role: "user" and "item" of integers or str, "rating" of float64, left out for clicks
-        (`assign_columns`), and "weight" of float64. If ratings are known only by bounds, "lower"
-        and "upper", of float64, infinite on an open side and NaN for exact ratings. Further parts
-        of names have roles of their own (`dsgmcmc.ratings.names`).
-    are_rows_numbered : bool
-        Whether the rows of a matrix have no labels, so that their names are their positions.
-    """
-
-    columns: dict[str, Array]
-    are_rows_numbered: bool = False
-
-    def names(self, role: str) -> Array:
-        """Return the names of users or items, (n,); those of several parts are tuples."""
-        return names_of(self.columns, role)
-
-    def select(self, kept: Mask) -> RatingArrays:
-        """Return the ratings in a mask."""
-        return self._replace(columns={role: column[kept] for role, column in self.columns.items()})
-
-
-def read_ratings(X: Any, y: Any = None, form: InputForm = ANY_FORM) -> RatingArrays:
-    """Read new ratings from a matrix, a data frame or arrays; parameters as for `memory_table`.
-
-    They are checked as those of a file are, unless there is nothing to check.
+    They are checked as those of a file are, unless there is nothing to check. Parameters are as for
+    `memory_table`.
     """
     table = memory_table(X, y, form, timed=False)
-    if isinstance(table.file, MemoryTable) and form.missing is None:
+    if isinstance(table.file, MemoryTable) and not form.missing:
         columns = dict(zip(table.columns, table.file.arrays, strict=True))
         columns.pop("timestamp", None)
         if _are_plain(columns):
             if "rating" in columns:
                 columns["rating"] = columns["rating"].astype(np.float64)
-            return RatingArrays(columns, table.are_rows_numbered)
+            return columns
     with open_small_session() as db:
-        return read_table(db, table, parse_missing(form.missing))
+        return read_table(db, table, form.missing)
 
 
 def read_table(
@@ -168,9 +143,12 @@ def read_table(
     table: RatingsTable,
     missing: Sequence[str],
     integers: Mapping[str, Sequence[bool]] = MappingProxyType({}),
-) -> RatingArrays:
-    """Read a table into memory, without the values in `missing`, in its order.
+) -> dict[str, Array]:
+    """Return the columns of a table by role, in its order, without the values in `missing`.
 
+    Users and items are integers or str. Ratings, weights and bounds are float64; lower and upper
+    bounds are infinite on an open side, and NaN for exact ratings. Clicks have no ratings. Further
+    parts of names have roles of their own (`dsgmcmc.ratings.names`).
     `integers` says by role which parts of names are integers: zeros after their decimal point do
     not count.
     """
@@ -189,7 +167,7 @@ def read_table(
     columns = fetch_ratings(db, selected, f"NOT {not_rated_sql(missing)}")
     if not len(columns["user"]):
         raise InputError("there are no ratings")
-    return RatingArrays(columns, table.are_rows_numbered)
+    return columns
 
 
 def _are_plain(columns: Mapping[str, Array]) -> bool:
@@ -214,7 +192,7 @@ def _is_plain_name(name: Any) -> bool:
     return type(name) is str and _PLAIN_NAME.fullmatch(name) is not None
 
 
-def memory_table(X: Any, y: Any, form: InputForm, *, timed: bool) -> RatingsTable:
+def memory_table(X: Any, y: Any, form: Reading, *, timed: bool) -> RatingsTable:
     """Return a table of the ratings in a matrix, a data frame or arrays.
 
     Raises InputError if `X` or `y` has another form.
@@ -232,7 +210,7 @@ def memory_table(X: Any, y: Any, form: InputForm, *, timed: bool) -> RatingsTabl
     import scipy.sparse  # slow to import
 
     wide = is_wide(X, y, form)
-    X = as_frame(data_array_of(X, form.choice))
+    X = as_frame(data_array_of(X, form))
     if wide or scipy.sparse.issparse(X):
         if timed:
             raise InputError(
@@ -242,14 +220,14 @@ def memory_table(X: Any, y: Any, form: InputForm, *, timed: bool) -> RatingsTabl
         if y is not None:
             raise InputError("X is a matrix of ratings, so y must be left out")
     if is_annotated(X):
-        table = _annotated_table(X, form.choice)
+        table = _annotated_table(X, form)
     elif wide:
         table = _wide_table(X, form)
     elif scipy.sparse.issparse(X):
-        table = _table_of(_sparse_columns(X, form.choice), cells=True)
+        table = _table_of(_sparse_columns(X, form), cells=True)
     else:
-        table = _long_table(X, y, parse_columns(form.columns), timed=timed)
-    return table._replace(reading=form.reading._replace(matrix=bool(table.about)))
+        table = _long_table(X, y, form.columns, timed=timed)
+    return table._replace(reading=form._replace(matrix=bool(table.about)))
 
 
 def _table_of(
@@ -276,14 +254,14 @@ def _table_of(
     return RatingsTable(file, {role: k for k, role in enumerate(columns)}, labels=labels)
 
 
-def _annotated_table(X: Any, choice: Choice) -> RatingsTable:
+def _annotated_table(X: Any, choice: Reading) -> RatingsTable:
     """Return the known cells of an AnnData object."""
     matrix, (row, col, values) = cells_of(X, choice)
     columns = {"user": matrix.users[row], "item": matrix.items[col], "rating": values}
     return _table_of(columns, cells=True)._replace(about=matrix.about)
 
 
-def _sparse_columns(X: Any, choice: Choice) -> dict[str, Array]:
+def _sparse_columns(X: Any, choice: Reading) -> dict[str, Array]:
     """Return user, item and rating of the entries of a sparse matrix, or of all its cells."""
     if choice.unstored == "zero":
         refuse_filling("the sparse matrix", X.shape, memory_for_data())
@@ -318,9 +296,9 @@ def _long_table(X: Any, y: Any, columns: Columns, *, timed: bool) -> RatingsTabl
     return _table_of(found, labels)
 
 
-def _wide_table(X: Any, form: InputForm) -> RatingsTable:
+def _wide_table(X: Any, form: Reading) -> RatingsTable:
     """Return the known cells of a matrix."""
-    matrix = read_matrix(X, form.columns, Missing.parse(form.missing), form.ignored)
+    matrix = read_matrix(X, form)
     values = matrix.values
     users = matrix.names
     if users is None:
@@ -346,7 +324,6 @@ def _wide_table(X: Any, form: InputForm) -> RatingsTable:
     return _table_of(cells, cells=True)._replace(
         about=describe_matrix(matrix.labels, matrix.named_by),
         unrated=unrated,
-        are_rows_numbered=matrix.names is None,
         odd=find_odd_columns(values, matrix.labels),
     )
 
@@ -356,7 +333,7 @@ def _written_names(names: Array) -> list[str]:
     return [str(name) for name in names.tolist() if not is_missing(name)]
 
 
-def is_wide(X: Any, y: Any, form: InputForm) -> bool:
+def is_wide(X: Any, y: Any, form: Reading) -> bool:
     """Whether the input of `BPMF.fit` is a matrix, in an array or a data frame.
 
     A DataArray or Dataset of xarray is one, and AnnData. By default others are if they have five
@@ -386,7 +363,7 @@ def is_wide(X: Any, y: Any, form: InputForm) -> bool:
     return X.shape[1] > 4 or any(map(has_holes, values))
 
 
-def has_time_column(X: Any, y: Any, form: InputForm) -> bool:
+def has_time_column(X: Any, y: Any, form: Reading) -> bool:
     """Whether the input of `BPMF.fit` is an array with a column of times."""
     if not isinstance(X, np.ndarray) or X.ndim != 2 or is_wide(X, y, form):
         return False
@@ -595,7 +572,7 @@ def typed_names(column: Array, role: str) -> Array:
 def ratings_source(
     X: Any,
     y: Any = None,
-    form: InputForm = ANY_FORM,
+    form: Reading = NOTHING_SAID,
     *,
     timed: bool = False,
     has_features: bool = False,
@@ -613,7 +590,7 @@ def ratings_source(
                 " features"
             )
         return Path(X)
-    if form.columns is not None and not hasattr(as_frame(X), "columns"):
+    if form.columns and not hasattr(as_frame(X), "columns"):
         raise InputError(
             f"columns={form.columns!r} is for files and data frames; columns of arrays are user,"
             " item, rating"

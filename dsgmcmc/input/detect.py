@@ -28,8 +28,6 @@ from dsgmcmc.input.sources.columns import (
 )
 from dsgmcmc.input.sources.formats import Layout, blank_separated, find_layout, read_smurff
 from dsgmcmc.input.sources.labelled import (
-    ANY_CHOICE,
-    Choice,
     LabelledMatrix,
     as_table,
     as_texts,
@@ -41,6 +39,7 @@ from dsgmcmc.input.sources.matrix import ENTRIES, Entries, SparseFile, read_matr
 from dsgmcmc.input.sources.science import open_folder, open_scientific
 from dsgmcmc.input.sources.tables import first_column
 from dsgmcmc.input.sources.text import LONGEST_LINE, ParsedFile, ParsedMatrix, TextFile
+from dsgmcmc.ratings.reading import NOTHING_SAID, Reading
 from dsgmcmc.tables.session import Session, memory_of, reading
 from dsgmcmc.tables.usual import find_column
 
@@ -61,7 +60,7 @@ def open_table(
     is_header: IsHeader,
     *,
     latin1: bool = False,
-    choice: Choice = ANY_CHOICE,
+    choice: Reading = NOTHING_SAID,
 ) -> Source:
     """Detect the format and the columns of a file from its beginning.
 
@@ -75,7 +74,7 @@ def open_table(
         fields of the next lines.
     latin1 : bool
         Read text as Latin-1 if any part of the file is not UTF-8.
-    choice : Choice
+    choice : Reading
         What the user chooses in files that can be read in several ways.
     """
     if not path.exists():
@@ -109,7 +108,7 @@ def _read_market(db: Session, path: Path) -> Any:
     return matrix
 
 
-def _with_zeros(db: Session, table: Source, choice: Choice) -> Source:
+def _with_zeros(db: Session, table: Source, choice: Reading) -> Source:
     """Return a sparse matrix with ratings of 0 in the cells that it does not store."""
     matrix, first = read_matrix(db, table)
     users, items = (as_texts(range(first, first + n)) for n in matrix.shape)

@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from functools import partial
 from pathlib import Path
 
-from dsgmcmc.input.arrays import RatingArrays, read_table
+from dsgmcmc.input.arrays import read_table
 from dsgmcmc.input.load import open_long, open_ratings
-from dsgmcmc.input.sources.labelled import Choice
 from dsgmcmc.ratings.reading import Reading
 from dsgmcmc.tables.session import Session, interruptible, open_session
 from dsgmcmc.tables.usual import Columns
+from dsgmcmc.types import Array
 
 
 def read_ratings_file(
@@ -20,7 +20,7 @@ def read_ratings_file(
     columns_for: Callable[[Set[str]], Columns | None],
     integers: Mapping[str, Sequence[bool]],
     reading: Reading,
-) -> RatingArrays:
+) -> dict[str, Array]:
     """Read a file in any format that `prepare` reads.
 
     Ratings are in the order of the file, also those of one pair.
@@ -52,21 +52,11 @@ def _read(
     integers: Mapping[str, Sequence[bool]],
     *,
     reading: Reading,
-) -> RatingArrays:
+) -> dict[str, Array]:
     """Read a file as `read_ratings_file` does, in a session."""
-    choice = Choice(
-        reading.variable, reading.unstored, first_line=reading.first_line, ignored=reading.ignore
-    )
-    file = open_long(db, path, {}, choice)
+    file = open_long(db, path, reading)
     names = set(file.names) if file.header and not file.is_matrix else set()
     columns = columns_for(names)
-    is_matrix = columns is None
-    table = open_ratings(
-        db,
-        path,
-        columns=columns or {},
-        timed=False,
-        missing=reading.missing if is_matrix else None,
-        choice=choice,
-    )
+    reading = reading._replace(columns=columns or {}, matrix=columns is None)
+    table = open_ratings(db, path, reading, timed=False)
     return read_table(db, table, reading.missing, integers)

@@ -27,7 +27,6 @@ from dsgmcmc.input.roles import (
     names_recur,
 )
 from dsgmcmc.input.sources.base import Source
-from dsgmcmc.input.sources.labelled import ANY_CHOICE, Choice
 from dsgmcmc.input.sources.tables import (
     add_columns,
     is_number,
@@ -52,11 +51,11 @@ from dsgmcmc.input.wide import (
 )
 from dsgmcmc.ratings.format import NAMED
 from dsgmcmc.ratings.names import join_sql, main_role, of_parts
-from dsgmcmc.ratings.reading import Reading
+from dsgmcmc.ratings.reading import NOTHING_SAID, Reading
 from dsgmcmc.settings import named
 from dsgmcmc.tables.frames import unmasked
 from dsgmcmc.tables.session import Session, as_number, identifier
-from dsgmcmc.tables.usual import Columns, joined
+from dsgmcmc.tables.usual import joined
 from dsgmcmc.types import Array
 
 _FEW = 10  # ratings that may be equal by chance
@@ -87,12 +86,10 @@ class RatingsTable(NamedTuple):
         "item".
     labels : dict of str to str
         Columns of a data frame by role.
-    reading : Reading, optional
-        What users have said of a table in memory.
+    reading : Reading
+        What users have said of the table.
     odd : OddColumns
         Columns of a matrix in memory that may be no items.
-    are_rows_numbered : bool
-        Whether the rows of a matrix in memory have no labels, so that their names are positions.
     """
 
     file: Source
@@ -102,9 +99,8 @@ class RatingsTable(NamedTuple):
     about: str = ""
     unrated: Mapping[str, list[str]] = MappingProxyType({})
     labels: Mapping[str, str] = MappingProxyType({})
-    reading: Reading | None = None
+    reading: Reading = NOTHING_SAID
     odd: OddColumns = OddColumns()
-    are_rows_numbered: bool = False
 
     @property
     def is_wide(self) -> bool:
@@ -181,54 +177,40 @@ class RatingsTable(NamedTuple):
 # ------------------------------------------------------------------------------------------ columns
 
 
-def open_ratings(
-    db: Session,
-    path: Path,
-    *,
-    columns: Columns,
-    timed: bool,
-    missing: Sequence[str] | None = None,
-    test: bool = False,
-    choice: Choice = ANY_CHOICE,
-) -> RatingsTable:
+def open_ratings(db: Session, path: Path, choice: Reading, *, timed: bool) -> RatingsTable:
     """Return the table in a file, and the positions of its columns by role.
 
     Raises InputError if the file is empty, is not a table, or lacks a required column.
 
     Parameters
     ----------
-    columns : dict of str to str
-        Columns that the user names, from `parse_columns`.
+    choice : Reading
+        What the user says of the file.
     timed : bool
         Whether a column of times is required.
-    missing : sequence of str, optional
-        Codes for "not rated" in a matrix; if they are given, the file is a matrix.
-    choice : Choice
-        What the user chooses in files that can be read in several ways.
     """
-    choice = choice._replace(columns=columns)
-    if missing is not None:
-        wide = inspect_wide(db, path, columns, missing, choice=choice)
+    if choice.matrix:
+        wide = inspect_wide(db, path, choice)
         if wide is not None:
             file, positions = wide
             about = file.about
             if about and not file.is_labelled:
                 about = f"{describe_wide(file, positions)}; {about}"
-            return RatingsTable(file, positions, test, about=about)
-    file = open_long(db, path, columns, choice)
+            return RatingsTable(file, positions, about=about)
+    file = open_long(db, path, choice)
     if file.is_labelled and not timed:
-        return RatingsTable(file, ENTRIES, test, about=file.about)
-    if file.is_matrix and (columns or timed):
+        return RatingsTable(file, ENTRIES, about=file.about)
+    if file.is_matrix and (choice.columns or timed):
         needless = []
-        if columns:
+        if choice.columns:
             needless.append(named("columns"))
         if timed:
             needless += [named("timestamps"), f"{named('split')} temporal"]
         raise InputError(f"{path} is a matrix: leave out {joined(needless)}")
     names = file.names if file.header else None
     heading = Heading(file.path, names, file.width, file.sample)
-    positions = assign_columns(heading, columns, timed=timed)
-    return RatingsTable(file, positions, test)
+    positions = assign_columns(heading, choice.columns, timed=timed)
+    return RatingsTable(file, positions)
 
 
 def measures_of(db: Session) -> list[str]:
@@ -253,7 +235,7 @@ def find_groups(table: RatingsTable, columns: Sequence[str]) -> RatingsTable:
     return table._replace(groups=tuple(groups))
 
 
-def open_long(db: Session, path: Path, columns: Columns, choice: Choice = ANY_CHOICE) -> Source:
+def open_long(db: Session, path: Path, choice: Reading) -> Source:
     """Open a file with a row for each rating; a first line that recurs below is no header."""
 
     def is_header(fields: list[str], rows: list[list[str]]) -> bool:
@@ -262,7 +244,7 @@ def open_long(db: Session, path: Path, columns: Columns, choice: Choice = ANY_CH
         return not any(map(is_number, fields))
 
     file = open_table(db, path, is_header, choice=choice)
-    names_columns = bool(set(expand_parts(columns, file.names).values()) & set(file.names))
+    names_columns = bool(set(expand_parts(choice.columns, file.names).values()) & set(file.names))
     is_said = names_columns or choice.first_line is not None
     if file.header and not is_said and names_recur(file.names, file.sample):
         return open_table(db, path, lambda fields, rows: False)

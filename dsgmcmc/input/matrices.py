@@ -21,13 +21,14 @@ import numpy as np
 from dsgmcmc.errors import InputError
 from dsgmcmc.input.bounds import cell_bound, is_bound
 from dsgmcmc.input.odd_columns import NOTHING
-from dsgmcmc.input.roles import Heading, locate, parse_columns
+from dsgmcmc.input.roles import Heading, locate
 from dsgmcmc.input.sources.annotated import is_annotated
 from dsgmcmc.input.sources.columns import MemoryTable
 from dsgmcmc.input.sources.tables import is_number
 from dsgmcmc.input.values import TRUTH, Missing
 from dsgmcmc.input.wide import CellReader, Cells
 from dsgmcmc.ratings.names import array_of
+from dsgmcmc.ratings.reading import Reading
 from dsgmcmc.tables.frames import Frame, as_frame, is_data_array, is_missing, texts_of
 from dsgmcmc.tables.usual import Columns, joined, shortened
 from dsgmcmc.types import Array, Float64
@@ -73,12 +74,10 @@ class Matrix(NamedTuple):
         return (self.position, *self.ignored)
 
 
-def read_matrix(
-    X: Any, columns: str | Columns | None, missing: Missing, ignored: Sequence[str] = ()
-) -> Matrix:
-    """Read a matrix, given the column of names and the values that mean *not rated* (`BPMF`).
+def read_matrix(X: Any, form: Reading) -> Matrix:
+    """Read a matrix as `form` says.
 
-    Users are named by the column in `columns`, or that has a usual name, or by the first column if
+    Users are named by the column that it names, or that has a usual name, or by the first column if
     it has text, or else by the index. Raises InputError if the matrix has another form, or cells
     are not numbers.
     """
@@ -97,14 +96,15 @@ def read_matrix(
         names = _index_names(X)
         if names is not None:
             named_by = "named by the index"
-        position = _position_of_names(table, labels, parse_columns(columns, ("user",)))
+        position = _position_of_names(table, labels, form.columns)
         if position is not None:
             named_by = f"named by {labels[position]}"
             names = _column_of_names(X, table, position)
             table = np.delete(table, position, axis=1)
             del labels[position]
-    table, labels, others = _without_ignored(table, labels, ignored, position)
+    table, labels, others = _without_ignored(table, labels, form.ignore, position)
     users = np.arange(len(table)) if names is None else names
+    missing = Missing.parse(form.missing)
     cells = _read_cells(table, users, labels, missing.words)
     values = cells.values
     if len(missing.codes):

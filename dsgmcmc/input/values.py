@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Sequence, Set
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,16 +27,16 @@ def are_truth(words: Set[str]) -> bool:
     return words <= {"true", "false"} or len({TRUTH[word] for word in words}) == 2
 
 
-def parse_missing(missing: Any) -> list[str]:
+def parse_missing(missing: Any) -> tuple[str, ...]:
     """Return the values that mean "not rated" as texts.
 
     `missing` is text with commas, a number, a sequence, or None. An empty text stands for an empty
     field.
     """
     if missing is None:
-        return []
+        return ()
     values = missing.split(",") if isinstance(missing, str) else np.atleast_1d(missing).tolist()
-    return [str(value).strip() for value in values]
+    return tuple(str(value).strip() for value in values)
 
 
 def missing_words(missing: Iterable[str]) -> list[str]:
@@ -59,9 +59,8 @@ class Missing(NamedTuple):
     words: list[str]
 
     @classmethod
-    def parse(cls, missing: Any) -> Missing:
-        """Read the values in any form of `parse_missing`."""
-        texts = parse_missing(missing)
+    def parse(cls, texts: Sequence[str]) -> Missing:
+        """Read the values of `parse_missing`."""
         codes = np.array([float(text) for text in texts if is_number(text)], np.float32)
         return cls(codes, missing_words(texts))
 

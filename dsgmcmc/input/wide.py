@@ -20,7 +20,7 @@ import numpy as np
 from dsgmcmc.errors import InputError
 from dsgmcmc.input.bounds import BEGINNINGS, cell_bound, stand_in
 from dsgmcmc.input.detect import open_table
-from dsgmcmc.input.header import Head, ReadCells, judge_first_line
+from dsgmcmc.input.header import Head, judge_first_line
 from dsgmcmc.input.odd_columns import (
     NOTHING,
     OddColumns,
@@ -30,9 +30,9 @@ from dsgmcmc.input.odd_columns import (
 from dsgmcmc.input.roles import Heading, find_named, locate
 from dsgmcmc.input.sources.base import Source
 from dsgmcmc.input.sources.columns import MemoryTable
-from dsgmcmc.input.sources.labelled import Choice
 from dsgmcmc.input.sources.tables import SHOWN, add_columns, is_number
 from dsgmcmc.input.values import TRUTH, are_truth, missing_words
+from dsgmcmc.ratings.reading import Reading
 from dsgmcmc.settings import named
 from dsgmcmc.tables.session import Session, memory_of
 from dsgmcmc.tables.usual import EMPTY, Columns, find_column, shortened
@@ -224,25 +224,17 @@ class _WordCells:
         )
 
 
-def inspect_wide(
-    db: Session, path: Path, columns: Columns, missing: Sequence[str], *, choice: Choice
-) -> tuple[Source, dict[str, int]] | None:
+def inspect_wide(db: Session, path: Path, choice: Reading) -> tuple[Source, dict[str, int]] | None:
     """Return the table in a file, and the positions of its columns that are no items, by role.
 
     The role "user" has names of rows, and "count" the number of ratings of each row. The array in
     an .npz file of NumPy is a table of "user", "item" and "rating"; files that DuckDB or SciPy read
-    as a matrix give None. Names of rows are in the column that `columns` has for "user"; or else in
+    as a matrix give None. Names of rows are in the column that users name; or else in
     a column without a name, or with a usual name; or else in the first column, unless it has
     numbers. Raises InputError if the file is no table, or the first column may have names or
     ratings.
     """
-    is_header = partial(
-        _is_header,
-        path=path,
-        user=columns.get("user"),
-        choice=choice,
-        read=_Numbers(missing).table,
-    )
+    is_header = partial(_is_header, path=path, choice=choice)
     table = open_table(db, path, is_header, choice=choice)
     if table.is_labelled:
         return table, ENTRIES
@@ -254,16 +246,16 @@ def inspect_wide(
     if table.is_parsed or table.delimiter == "::":
         raise InputError(f"{path} has a line for each rating: leave out {named('matrix')}")
     if table.header and choice.first_line is None:
-        _refuse_second_header(table, missing)
+        _refuse_second_header(table, choice.missing)
     names = table.names if table.header else None
     heading = Heading(path, names, table.width)
     ignored = {}
-    for name in choice.ignored:
+    for name in choice.ignore:
         if name != NOTHING:
             ignored[f"ignored {name}"] = find_named(heading, named("ignore"), name)
-    if columns:
-        return table, _position_in(heading, columns) | ignored
-    return table, _find_position(db, table, missing) | ignored
+    if choice.columns:
+        return table, _position_in(heading, choice.columns) | ignored
+    return table, _find_position(db, table, choice.missing) | ignored
 
 
 def _position_in(heading: Heading, columns: Columns) -> dict[str, int]:
@@ -401,24 +393,17 @@ def _has_other_scale(first: Float64, others: Sequence[Float64]) -> bool:
     return bool(distance > max(np.log(_OTHER_SCALE), max(logs) - min(logs)))
 
 
-def _is_header(
-    fields: list[str],
-    rows: list[list[str]],
-    *,
-    path: Path,
-    user: object,
-    choice: Choice,
-    read: ReadCells,
-) -> bool:
+def _is_header(fields: list[str], rows: list[list[str]], *, path: Path, choice: Reading) -> bool:
     """Whether the first line of a file has names of items: as users say, or as it shows.
 
-    They say so if they name the column `user`, and not its position.
+    They say so if they name the column of users, and not its position.
     """
+    user = choice.columns.get("user")
     if choice.first_line is not None:
         return choice.first_line == "names"
     if user in fields and not str(user).isdecimal():
         return True
-    return judge_first_line(path, Head(fields, rows, read), fields)
+    return judge_first_line(path, Head(fields, rows, _Numbers(choice.missing).table), fields)
 
 
 class WideRows(NamedTuple):

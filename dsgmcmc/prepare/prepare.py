@@ -29,7 +29,7 @@ from dsgmcmc.input import load
 from dsgmcmc.input.load import LoadedTable, RatingsTable
 from dsgmcmc.input.odd_columns import NOTHING, parse_ignored
 from dsgmcmc.input.roles import CONTEXT, NAMED_ROLES, find_doubts, parse_columns
-from dsgmcmc.input.sources.labelled import Choice, NothingUnstoredError
+from dsgmcmc.input.sources.labelled import NothingUnstoredError
 from dsgmcmc.input.sources.tables import first_column
 from dsgmcmc.input.values import parse_missing
 from dsgmcmc.prepare import arrange, doubts
@@ -58,24 +58,18 @@ class ParsedSettings(NamedTuple):
 
     Attributes
     ----------
-    columns : dict of str to str or tuple of str
-        Columns that the user names, by role; a tuple has the columns of the parts of names.
-    missing : list of str
-        Texts that mean "not rated".
+    reading : Reading
+        How the ratings are read.
     descriptions : dict of str to Description
         Features by "user" and "item". Users and items with features belong to the matrix even
         without ratings.
     groups : list of str
         Columns whose values are groups that are held out as a whole.
-    ignored : tuple of str
-        Columns of a matrix that are no items.
     """
 
-    columns: dict[str, str | tuple[str, ...]]
-    missing: list[str]
+    reading: Reading
     descriptions: dict[str, Description]
     groups: list[str]
-    ignored: tuple[str, ...] = ()
 
     @classmethod
     def parse(cls, settings: PrepareSettings) -> Self:
@@ -105,13 +99,16 @@ class ParsedSettings(NamedTuple):
             raise InputError(
                 f"{named('hold_out_by')} {settings.hold_out_by}: expected COLUMN+COLUMN"
             )
-        return cls(
-            columns,
-            parse_missing(settings.missing),
-            descriptions,
-            groups,
-            parse_ignored(settings.ignore),
+        reading = Reading(
+            columns=columns,
+            matrix=settings.matrix,
+            missing=parse_missing(settings.missing),
+            first_line=settings.first_line,
+            variable=settings.variable,
+            unstored=settings.unstored,
+            ignore=parse_ignored(settings.ignore),
         )
+        return cls(reading, descriptions, groups)
 
 
 def _refuse_context(settings: PrepareSettings) -> None:
@@ -259,7 +256,7 @@ class Ingest:
         self.inputs = inputs
         self.out = out
         self.report = report
-        self.has_context = CONTEXT in parsed.columns
+        self.has_context = CONTEXT in parsed.reading.columns
         self.is_grouped = bool(parsed.groups)  # whether ratings have groups that are held out
 
     def run(self) -> Summary:
@@ -354,30 +351,19 @@ class Ingest:
         faults = []
         for source in sources:
             try:
-                tables.append(self._open(source, self.settings.unstored))
+                tables.append(self._open(source, self.parsed.reading))
             except NothingUnstoredError as fault:
                 faults.append(fault)
                 if len(faults) == len(sources):
                     raise faults[0] from None
-                tables.append(self._open(source, None))
+                tables.append(self._open(source, self.parsed.reading._replace(unstored=None)))
         return tables
 
-    def _open(self, source: Path | RatingsTable, unstored: str | None) -> RatingsTable:
+    def _open(self, source: Path | RatingsTable, reading: Reading) -> RatingsTable:
         table = source
         if not isinstance(table, RatingsTable):
-            table = load.open_ratings(
-                self.db,
-                table,
-                columns=self.parsed.columns,
-                timed=self.settings.timed,
-                missing=self.parsed.missing if self.settings.matrix else None,
-                choice=Choice(
-                    self.settings.variable,
-                    unstored,
-                    first_line=self.settings.first_line,
-                    ignored=self.parsed.ignored,
-                ),
-            )
+            opened = load.open_ratings(self.db, table, reading, timed=self.settings.timed)
+            table = opened._replace(reading=self.parsed.reading)
         if self.parsed.groups:
             return load.find_groups(table, self.parsed.groups)
         return table
@@ -392,13 +378,13 @@ class Ingest:
                 self.db,
                 table,
                 timed=self.settings.timed,
-                missing=self.parsed.missing,
+                missing=self.parsed.reading.missing,
                 report=self.report,
             )
             loaded.append(part)
         notes = [part.unit for part in loaded if part.unit] + load.find_constant(tables, loaded)
         weightless = sum(part.weightless for part in loaded)
-        left_out = doubts.leave_out(self.db, self.parsed.missing, weightless)
+        left_out = doubts.leave_out(self.db, self.parsed.reading.missing, weightless)
         if weightless:
             notes.append(f"{weightless:,} ratings have the weight 0 and are left out")
         left_out += sum(part.left_out for part in loaded)
@@ -438,7 +424,7 @@ class Ingest:
             codes = Codes([], ratings=0, share=0.0)
         odd = []
         for table, part in zip(raw.tables, raw.loaded, strict=True):
-            if not table.test and NOTHING not in self._reading(table).ignore:
+            if not table.test and NOTHING not in table.reading.ignore:
                 part.odd.refuse(table.file.path)
                 odd += part.odd.doubts
         is_explained = any(part.odd.explains_codes for part in raw.loaded)
@@ -544,12 +530,6 @@ class Ingest:
             grouped=self.is_grouped,
         )
 
-    def _reading(self, table: RatingsTable) -> Reading:
-        """Return what the user has said of the input."""
-        if table.reading is not None:
-            return table.reading
-        return self.settings.reading(self.parsed.missing, self.parsed.ignored)
-
     def _directions(self, entities: Entities) -> Directions | None:
         """Return the directions of a table with a context."""
         if not self.has_context:
@@ -593,7 +573,7 @@ class Ingest:
                 replicates=repeated.kept,
                 item_levels=item_levels,
                 columns=raw.tables[0].named_columns,
-                reading=self._reading(raw.tables[0]),
+                reading=raw.tables[0].reading,
             ),
             force=self.settings.force,
         )

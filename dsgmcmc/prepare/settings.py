@@ -6,12 +6,10 @@ prepare --help`` reads it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from dsgmcmc.errors import InputError
-from dsgmcmc.ratings.reading import Reading
 from dsgmcmc.settings import Checked, named, setting
 
 _TEST_FRACTION = 0.1  # by default
@@ -144,17 +142,6 @@ class PrepareSettings(Checked):
     def fraction(self) -> float:
         """Share of the ratings that become test ratings."""
         return _TEST_FRACTION if self.test_fraction is None else self.test_fraction
-
-    def reading(self, missing: Sequence[str], ignored: Sequence[str]) -> Reading:
-        """Return what users say of the input, given `missing` and `ignore` as lists."""
-        return Reading(
-            matrix=self.matrix,
-            missing=tuple(missing),
-            first_line=self.first_line,
-            variable=self.variable,
-            unstored=self.unstored,
-            ignore=tuple(ignored),
-        )
 
     def check(self) -> None:
         """Raise InputError if a setting does not go with another one."""

@@ -1,39 +1,57 @@
-"""What users have said of the input of a ratings file, so that later input is read likewise."""
+"""How ratings are read, as users say: from files and memory, and later ones like the first."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Self
 
+from dsgmcmc.tables.usual import Columns
+
 _LISTS = ("missing", "ignore")  # options with several values
+_NOT_STORED = ("columns", "entity")  # a ratings file has its own record of columns
 
 
 class Reading(NamedTuple):
-    """Options of `prepare` that change what numbers in its input mean.
+    """What users say of a table or a matrix that can be read in several ways.
 
     Attributes
     ----------
-    matrix : bool
-        Whether the input is a matrix.
-    missing, ignore : tuple of str
-        Values that mean "not rated", and columns of a matrix that are no items.
-    first_line, variable, unstored : str or None
-        As in `dsgmcmc.prepare.settings.PrepareSettings`; None if users have not said so.
+    columns : dict of str to str or tuple of str
+        Columns, or dimensions, by role; a tuple has the columns of the parts of names.
+    matrix : bool or None
+        Whether there is a row for each user and a column for each item; None if the form of an
+        object in memory tells.
+    missing : tuple of str
+        Values that mean "not rated".
+    first_line : {"names", "ratings"} or None
+        What the first line of a text file has; None if the user has not said so.
+    variable : str or None
+        Name of the matrix or table, if there are several.
+    unstored : {"missing", "zero"} or None
+        What cells mean that a sparse matrix does not store; None if the user has not said so.
+    ignore : tuple of str
+        Columns of a matrix that are no items.
+    entity : {"user", "item"} or None
+        Whose features are read; None for ratings.
     """
 
-    matrix: bool = False
+    columns: Columns = MappingProxyType({})
+    matrix: bool | None = None
     missing: tuple[str, ...] = ()
     first_line: str | None = None
     variable: str | None = None
     unstored: Literal["missing", "zero"] | None = None
     ignore: tuple[str, ...] = ()
+    entity: str | None = None
 
     @classmethod
     def parse(cls, stored: Mapping[str, Any]) -> Self:
         """Return what `stored` has written; raise ValueError if it is something else."""
         said = dict(stored)
-        is_known = said.keys() <= set(cls._fields) and said.get("matrix", True) is True
+        is_known = said.keys() <= set(cls._fields) - set(_NOT_STORED)
+        is_known &= said.get("matrix", True) is True
         for name, value in said.items():
             texts = value
             if name in _LISTS and isinstance(value, list):
@@ -46,8 +64,14 @@ class Reading(NamedTuple):
         return cls(**said)
 
     def stored(self) -> dict[str, Any]:
-        """Return what users have said, by option; only texts, lists of texts, and True."""
-        said = {name: value for name, value in self._asdict().items() if value}
+        """Return what changes the meaning of numbers, by option: texts, lists of texts, and True.
+
+        Later ratings are read likewise.
+        """
+        said = {}
+        for name, value in self._asdict().items():
+            if value and name not in _NOT_STORED:
+                said[name] = value
         for name in _LISTS:
             if name in said:
                 said[name] = list(said[name])
@@ -62,3 +86,6 @@ class Reading(NamedTuple):
                 value = ",".join(value) or "''"
             described.append(option if value is True else f"{option} {value}")
         return described
+
+
+NOTHING_SAID = Reading()

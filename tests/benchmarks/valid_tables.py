@@ -21,9 +21,11 @@ from support import typed
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.input.arrays import ratings_source
-from dsgmcmc.input.form import InputForm
+from dsgmcmc.input.roles import parse_columns
+from dsgmcmc.input.values import parse_missing
 from dsgmcmc.prepare.prepare import prepare_ratings
 from dsgmcmc.ratings.file import Ratings
+from dsgmcmc.ratings.reading import Reading
 
 Triples = dict[tuple[str, str], float]
 _USERS = ("user", "userId", "user_id", "customer", "reviewerID", "patient")
@@ -196,7 +198,7 @@ def _in_memory(frame: Any, made: MadeTable, folder: Path) -> Triples | str:
     missing = None
     if made.missing is not None:
         missing = made.missing.split(",")
-    form = InputForm(made.columns, made.matrix or None, missing)
+    form = Reading(parse_columns(made.columns), made.matrix or None, parse_missing(made.missing))
     try:
         source = ratings_source(frame, None, form)
         prepare_ratings([source], folder / "m.h5", missing=missing, force=True)

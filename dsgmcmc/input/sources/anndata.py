@@ -18,7 +18,6 @@ import numpy as np
 from dsgmcmc.errors import InputError, refusing
 from dsgmcmc.input.sources.base import Source
 from dsgmcmc.input.sources.labelled import (
-    Choice,
     LabelledMatrix,
     as_table,
     as_texts,
@@ -32,6 +31,7 @@ from dsgmcmc.input.sources.labelled import (
     table_without_names,
 )
 from dsgmcmc.input.sources.unwritten import read_written, unwritten_cells, with_meaning
+from dsgmcmc.ratings.reading import Reading
 from dsgmcmc.types import Array
 
 #: Classes of MATLAB that are numbers.
@@ -52,7 +52,7 @@ def is_hdf5(path: Path) -> bool:
     return bool(h5py.is_hdf5(path))
 
 
-def read_hdf5(path: Path, choice: Choice, limit: int) -> Source | None:
+def read_hdf5(path: Path, choice: Reading, limit: int) -> Source | None:
     """Return the table of ratings, or of features, in an HDF5 file; None for netCDF.
 
     Raises InputError for HDF5 files of other programs.
@@ -65,7 +65,7 @@ def read_hdf5(path: Path, choice: Choice, limit: int) -> Source | None:
         return reader(path, file, choice, limit)
 
 
-def _reader_of(path: Path, file: Any) -> Callable[[Path, Any, Choice, int], Source] | None:
+def _reader_of(path: Path, file: Any) -> Callable[[Path, Any, Reading, int], Source] | None:
     """Return the function that reads a file; None for netCDF."""
     for name, advice in _OTHERS.items():
         if name in file:
@@ -90,7 +90,7 @@ def _reader_of(path: Path, file: Any) -> Callable[[Path, Any, Choice, int], Sour
 # ------------------------------------------------------------------------------------------ AnnData
 
 
-def _read_anndata(path: Path, file: Any, choice: Choice, limit: int) -> Source:
+def _read_anndata(path: Path, file: Any, choice: Reading, limit: int) -> Source:
     """Return X or a layer: users are observations, items are variables; or the features of one."""
     if choice.entity is not None:
         refuse_variable(path, choice)
@@ -232,7 +232,7 @@ def _of_codes(codes: Array, categories: Array) -> Array:
 # ------------------------------------------------------------------------------------------- MATLAB
 
 
-def _read_matlab(path: Path, file: Any, choice: Choice, limit: int) -> Source:
+def _read_matlab(path: Path, file: Any, choice: Reading, limit: int) -> Source:
     """Return a matrix of a MATLAB file of version 7.3."""
     shapes = {}
     for name, node in file.items():
@@ -289,7 +289,7 @@ def _sparse_of_matlab(path: Path, node: Any, limit: int) -> Any:
     return matrix
 
 
-def select_variable(path: Path, shapes: Mapping[str, Sequence[int]], choice: Choice) -> str:
+def select_variable(path: Path, shapes: Mapping[str, Sequence[int]], choice: Reading) -> str:
     """Return the variable of MATLAB that is read, given shapes of matrices; vectors are no default.
 
     Raises InputError as `select` does.
@@ -299,7 +299,7 @@ def select_variable(path: Path, shapes: Mapping[str, Sequence[int]], choice: Cho
     return select(path, candidates, choice, others=others)
 
 
-def matlab_table(path: Path, values: Any, choice: Choice, limit: int) -> Source:
+def matlab_table(path: Path, values: Any, choice: Reading, limit: int) -> Source:
     """Return a matrix of MATLAB as a table: sparse as entries, full as columns without names."""
     if hasattr(values, "tocoo"):
         users, items = (count_from_1(n) for n in values.shape)

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from dsgmcmc.errors import InputError
-from dsgmcmc.input.sources.labelled import Choice, LabelledMatrix, as_texts, known_cells, select
+from dsgmcmc.input.sources.labelled import LabelledMatrix, as_texts, known_cells, select
 from dsgmcmc.parallel.machine import memory_for_data
+from dsgmcmc.ratings.reading import Reading
 from dsgmcmc.tables.frames import is_data_array
 from dsgmcmc.types import Array, Float64
 
@@ -37,7 +38,7 @@ def refuse_modalities(X: Any) -> None:
         raise InputError(f"X has the modalities {', '.join(X.mod)}: give one of them, X['NAME']")
 
 
-def data_array_of(X: Any, choice: Choice) -> Any:
+def data_array_of(X: Any, choice: Reading) -> Any:
     """Return the variable of a Dataset that is read; other objects are returned unchanged."""
     if not is_dataset(X):
         return X
@@ -46,7 +47,7 @@ def data_array_of(X: Any, choice: Choice) -> Any:
     return variables[select("X", candidates, choice)]
 
 
-def annotated_matrix(X: Any, choice: Choice) -> LabelledMatrix:
+def annotated_matrix(X: Any, choice: Reading) -> LabelledMatrix:
     """Return X or a layer of an AnnData object: users are observations, items are variables.
 
     Raises InputError if there are several, and none is chosen.
@@ -66,13 +67,13 @@ def annotated_matrix(X: Any, choice: Choice) -> LabelledMatrix:
     return LabelledMatrix(as_texts(X.obs_names), as_texts(X.var_names), values, about)
 
 
-def cells_of(X: Any, choice: Choice) -> tuple[LabelledMatrix, tuple[Array, Array, Array]]:
+def cells_of(X: Any, choice: Reading) -> tuple[LabelledMatrix, tuple[Array, Array, Array]]:
     """Return the matrix of an AnnData object, and row, column and value of its known cells."""
     matrix = annotated_matrix(X, choice)
     return matrix, known_cells("the AnnData object", matrix, choice, memory_for_data())
 
 
-def filled_of(X: Any, choice: Choice) -> tuple[LabelledMatrix, Float64]:
+def filled_of(X: Any, choice: Reading) -> tuple[LabelledMatrix, Float64]:
     """Return the matrix of an AnnData object, and its cells with NaN where they are not known."""
     matrix, (row, col, cells) = cells_of(X, choice)
     values = np.full(matrix.values.shape, np.nan)

@@ -18,7 +18,6 @@ import numpy as np
 from dsgmcmc.errors import InputError
 from dsgmcmc.input.sources.base import Source, opened
 from dsgmcmc.input.sources.labelled import (
-    Choice,
     LabelledMatrix,
     as_table,
     as_texts,
@@ -27,6 +26,7 @@ from dsgmcmc.input.sources.labelled import (
     refuse_variable,
 )
 from dsgmcmc.input.sources.tables import is_number
+from dsgmcmc.ratings.reading import Reading
 from dsgmcmc.settings import named
 from dsgmcmc.tables.usual import joined
 from dsgmcmc.types import Array
@@ -49,7 +49,7 @@ class _Sizes(NamedTuple):
     of_samples: int = 0
 
 
-def read_gct(path: Path, choice: Choice, limit: int) -> Source:
+def read_gct(path: Path, choice: Reading, limit: int) -> Source:
     """Return the values of a GCT file; -666, NaN, NA and empty cells are missing."""
     refuse_variable(path, choice)
     with opened(path) as file, io.TextIOWrapper(file, "utf-8-sig", newline="") as text:
@@ -124,7 +124,9 @@ def is_tenx(path: Path) -> bool:
     return path.is_dir() and any((path / name).exists() for name in _MARKET)
 
 
-def read_tenx(path: Path, read_market: Callable[[Path], Any], choice: Choice, limit: int) -> Source:
+def read_tenx(
+    path: Path, read_market: Callable[[Path], Any], choice: Reading, limit: int
+) -> Source:
     """Return the matrix in a folder, given a function that reads MatrixMarket.
 
     Features of one type are read, such as ``Gene Expression``.
@@ -144,7 +146,7 @@ def read_tenx(path: Path, read_market: Callable[[Path], Any], choice: Choice, li
     return as_table(path, LabelledMatrix(cells, genes[kept], matrix, about), choice, limit)
 
 
-def _rows_of_type(path: Path, types: Array, choice: Choice) -> Array:
+def _rows_of_type(path: Path, types: Array, choice: Reading) -> Array:
     """Return the rows of the features of a type.
 
     Raises InputError if there are several types, and none is chosen.

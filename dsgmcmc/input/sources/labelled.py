@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,43 +19,14 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.input.sources.base import Source
 from dsgmcmc.input.sources.columns import MemoryTable
 from dsgmcmc.input.sources.matrix import ENTRIES, Entries
+from dsgmcmc.ratings.reading import Reading
 from dsgmcmc.settings import named
-from dsgmcmc.tables.usual import EMPTY, Columns, joined, shortened
+from dsgmcmc.tables.usual import EMPTY, joined, shortened
 from dsgmcmc.types import Array
 
 #: Bytes that reading a cell takes: row, column, their names, and the value twice.
 CELL_BYTES = 48
 _SHOWN = 5  # names that a message shows
-
-
-class Choice(NamedTuple):
-    """What a user chooses in a file or an object that can be read in several ways.
-
-    Attributes
-    ----------
-    variable : str or None
-        Name of the matrix or table, if there are several.
-    unstored : {"missing", "zero"} or None
-        What cells mean that a sparse matrix does not store; None if the user has not said so.
-    columns : dict of str to str
-        Dimensions of users and items, by role.
-    entity : {"user", "item"} or None
-        Whose features are read; None for ratings.
-    first_line : {"names", "ratings"} or None
-        What the first line of a text file has; None if the user has not said so.
-    ignored : tuple of str
-        Columns of a matrix that are no items.
-    """
-
-    variable: str | None = None
-    unstored: str | None = None
-    columns: Columns = MappingProxyType({})
-    entity: str | None = None
-    first_line: str | None = None
-    ignored: tuple[str, ...] = ()
-
-
-ANY_CHOICE = Choice()
 
 
 class LabelledMatrix(NamedTuple):
@@ -78,7 +48,7 @@ class LabelledMatrix(NamedTuple):
     about: str
 
 
-def as_table(path: Path, matrix: LabelledMatrix, choice: Choice, limit: int) -> Source:
+def as_table(path: Path, matrix: LabelledMatrix, choice: Reading, limit: int) -> Source:
     """Return the known cells of a matrix as a table of entries.
 
     Raises InputError as `known_cells` does.
@@ -98,7 +68,7 @@ def as_table(path: Path, matrix: LabelledMatrix, choice: Choice, limit: int) -> 
     )
 
 
-def meaning(choice: Choice) -> str:
+def meaning(choice: Reading) -> str:
     """Return what cells are that a matrix does not store."""
     if choice.unstored == "zero":
         return "ratings of 0"
@@ -106,7 +76,7 @@ def meaning(choice: Choice) -> str:
 
 
 def known_cells(
-    where: object, matrix: LabelledMatrix, choice: Choice, limit: int
+    where: object, matrix: LabelledMatrix, choice: Reading, limit: int
 ) -> tuple[Array, Array, Array]:
     """Return row, column and value of the cells that are ratings.
 
@@ -131,7 +101,7 @@ def _cells_of_array(values: Array) -> tuple[Array, Array, Array]:
 
 
 def _cells_of_sparse(
-    where: object, values: Any, choice: Choice, limit: int
+    where: object, values: Any, choice: Reading, limit: int
 ) -> tuple[Array, Array, Array]:
     """Return row, column and value of the entries of a sparse matrix, or of all its cells."""
     if choice.unstored is None:
@@ -217,7 +187,7 @@ class NothingUnstoredError(InputError):
     """A file has no cells of which `unstored` says something."""
 
 
-def refuse_unstored(where: object, choice: Choice) -> None:
+def refuse_unstored(where: object, choice: Reading) -> None:
     """Raise NothingUnstoredError if the user has said what cells mean that a matrix does not store.
 
     The matrix stores all its cells.
@@ -226,20 +196,20 @@ def refuse_unstored(where: object, choice: Choice) -> None:
         raise NothingUnstoredError(f"{where} has no sparse matrix: leave out {named('unstored')}")
 
 
-def refuse_variable(where: object, choice: Choice) -> None:
+def refuse_variable(where: object, choice: Reading) -> None:
     """Raise InputError if the user has named one of several matrices, but there is only one."""
     if choice.variable is not None:
         raise InputError(f"{where} does not hold several matrices: leave out {named('variable')}")
 
 
-def refuse_first_line(where: object, choice: Choice) -> None:
+def refuse_first_line(where: object, choice: Reading) -> None:
     """Raise InputError if the user has said what a first line has, but there are no lines."""
     if choice.first_line is not None:
         raise InputError(f"{where} is no text with lines: leave out {named('first_line')}")
 
 
 def select(
-    where: object, candidates: Sequence[str], choice: Choice, *, others: Sequence[str] = ()
+    where: object, candidates: Sequence[str], choice: Reading, *, others: Sequence[str] = ()
 ) -> str:
     """Return the name of the matrix that is read: the chosen one, or the only one.
 

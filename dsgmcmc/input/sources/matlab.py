@@ -8,12 +8,13 @@ from pathlib import Path
 from dsgmcmc.errors import InputError, refusing
 from dsgmcmc.input.sources.anndata import NUMBERS, matlab_table, select_variable
 from dsgmcmc.input.sources.base import Source
-from dsgmcmc.input.sources.labelled import Choice, refuse_cells, refuse_type
+from dsgmcmc.input.sources.labelled import refuse_cells, refuse_type
+from dsgmcmc.ratings.reading import Reading
 
 _CLASSES = (*NUMBERS, "sparse")
 
 
-def read_matlab(path: Path, choice: Choice, limit: int) -> Source:
+def read_matlab(path: Path, choice: Reading, limit: int) -> Source:
     """Return a matrix; cells, structs, texts and objects are not read."""
     from scipy.io import loadmat, whosmat  # slow to import
 

@@ -16,7 +16,6 @@ import numpy as np
 from dsgmcmc.errors import InputError, refusing
 from dsgmcmc.input.sources.base import Source
 from dsgmcmc.input.sources.labelled import (
-    Choice,
     LabelledMatrix,
     as_table,
     as_texts,
@@ -25,6 +24,7 @@ from dsgmcmc.input.sources.labelled import (
     select,
 )
 from dsgmcmc.input.sources.unwritten import unwritten_in, with_meaning
+from dsgmcmc.ratings.reading import Reading
 from dsgmcmc.settings import named
 from dsgmcmc.tables.usual import Columns, find_column, joined
 from dsgmcmc.types import Array, Float64, Mask
@@ -64,7 +64,7 @@ class Variable(NamedTuple):
     is_transposed: bool
 
 
-def read_netcdf(path: Path, choice: Choice, limit: int, *, classic: bool) -> Source:
+def read_netcdf(path: Path, choice: Reading, limit: int, *, classic: bool) -> Source:
     """Return a variable; its dimensions of users and items are named by the user, or usual."""
     open_dataset = _opener(path, classic=classic)
     # xarray's backends raise errors of many types
@@ -103,7 +103,7 @@ def _opener(path: Path, *, classic: bool) -> Callable[..., Any]:
 
 
 def _read_variable(
-    path: Path, variables: Mapping[str, Any], choice: Choice, limit: int
+    path: Path, variables: Mapping[str, Any], choice: Reading, limit: int
 ) -> Variable:
     """Read the variable that the user has chosen, or the only one of two dimensions."""
     name = _select(path, variables, choice)
@@ -121,7 +121,7 @@ def _read_variable(
     )
 
 
-def _select(path: Path, variables: Mapping[str, Any], choice: Choice) -> str:
+def _select(path: Path, variables: Mapping[str, Any], choice: Reading) -> str:
     """Return the name of the variable that is read.
 
     Raises InputError if there are none of two dimensions, or several and no choice.

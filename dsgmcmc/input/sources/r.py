@@ -21,7 +21,6 @@ from dsgmcmc.errors import InputError, refusing
 from dsgmcmc.input.sources.base import BLOCK_BYTES, Source
 from dsgmcmc.input.sources.formats import refuse_size
 from dsgmcmc.input.sources.labelled import (
-    Choice,
     LabelledMatrix,
     as_table,
     as_texts,
@@ -34,6 +33,7 @@ from dsgmcmc.input.sources.labelled import (
     table_of_columns,
     table_without_names,
 )
+from dsgmcmc.ratings.reading import Reading
 from dsgmcmc.types import Array
 
 _PACKERS: dict[bytes, Callable[..., Any]] = {
@@ -92,7 +92,7 @@ def _unpacked(path: Path) -> IO[bytes]:
     return path.open("rb")
 
 
-def read_r(path: Path, choice: Choice, limit: int) -> Source:
+def read_r(path: Path, choice: Reading, limit: int) -> Source:
     """Return a data frame or a matrix of a file; .rda files may have several objects."""
     rdata = library("rdata", path)
     is_one = _check_size(path, limit)
@@ -241,7 +241,7 @@ def _is_readable(value: Any) -> bool:
     return getattr(value, "ndim", 0) == 2 and getattr(value, "dtype", None) is not None
 
 
-def _table(path: Path, value: Any, choice: Choice, limit: int) -> Source:
+def _table(path: Path, value: Any, choice: Reading, limit: int) -> Source:
     """Return the table of an object of R."""
     if isinstance(value, _Sparse):
         return _table_of_sparse(path, value, choice, limit)
@@ -324,7 +324,7 @@ def _labels(value: Any, axis: int) -> Array | None:
 # ---------------------------------------------------------------------------------------- Matrix
 
 
-def _table_of_sparse(path: Path, value: _Sparse, choice: Choice, limit: int) -> Source:
+def _table_of_sparse(path: Path, value: _Sparse, choice: Reading, limit: int) -> Source:
     """Return a sparse matrix of the package Matrix as entries."""
     with refusing(f"{path}, {value.kind}, cannot be read", KeyError, ValueError, TypeError):
         matrix = _matrix(value)

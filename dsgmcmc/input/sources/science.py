@@ -13,7 +13,7 @@ from typing import Any
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.input.sources.base import Source
-from dsgmcmc.input.sources.labelled import Choice
+from dsgmcmc.ratings.reading import Reading
 
 _SPSS = (b"$FL2", b"$FL3")
 _MATLAB = b"MATLAB 5.0 MAT-file"
@@ -22,7 +22,7 @@ _SAS = b"\0" * 12 + b"\xc2\xea\x81\x60"
 
 
 def open_folder(
-    path: Path, read_market: Callable[[Path], Any], choice: Choice, limit: int
+    path: Path, read_market: Callable[[Path], Any], choice: Reading, limit: int
 ) -> Source:
     """Return the table in a folder, given a function that reads a MatrixMarket file.
 
@@ -40,14 +40,14 @@ def open_folder(
     raise InputError(f"{path} is not a file")
 
 
-def open_scientific(path: Path, head: bytes, choice: Choice, limit: int) -> Source | None:
+def open_scientific(path: Path, head: bytes, choice: Reading, limit: int) -> Source | None:
     """Return the table in a file of the sciences, or None for other files.
 
     Parameters
     ----------
     head : bytes
         Beginning of the file, unpacked.
-    choice : Choice
+    choice : Reading
         What the user chooses.
     limit : int
         Memory that may be used, in bytes.
@@ -75,7 +75,7 @@ def open_scientific(path: Path, head: bytes, choice: Choice, limit: int) -> Sour
     return None
 
 
-def _reader_of(head: bytes) -> Callable[[Path, Choice, int], Source] | None:
+def _reader_of(head: bytes) -> Callable[[Path, Reading, int], Source] | None:
     """Return the function that reads a file with a mark at its beginning, or None."""
     from dsgmcmc.input.sources import matlab, survey
 
@@ -90,7 +90,7 @@ def _reader_of(head: bytes) -> Callable[[Path, Choice, int], Source] | None:
     return None
 
 
-def _netcdf(path: Path, choice: Choice, limit: int, *, classic: bool) -> Source:
+def _netcdf(path: Path, choice: Reading, limit: int, *, classic: bool) -> Source:
     from dsgmcmc.input.sources.netcdf import read_netcdf
 
     return read_netcdf(path, choice, limit, classic=classic)

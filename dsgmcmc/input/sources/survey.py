@@ -13,13 +13,13 @@ import numpy as np
 from dsgmcmc.errors import refusing
 from dsgmcmc.input.sources.base import Source
 from dsgmcmc.input.sources.labelled import (
-    Choice,
     library,
     refuse_cells,
     refuse_unstored,
     refuse_variable,
     table_of_columns,
 )
+from dsgmcmc.ratings.reading import Reading
 from dsgmcmc.types import Array
 
 
@@ -30,7 +30,7 @@ def is_stata(head: bytes) -> bool:
     )
 
 
-def read_survey(path: Path, choice: Choice, limit: int, *, stata: bool) -> Source:
+def read_survey(path: Path, choice: Reading, limit: int, *, stata: bool) -> Source:
     """Return the table in a file."""
     pyreadstat = library("pyreadstat", path)
     refuse_variable(path, choice)

@@ -14,7 +14,8 @@ import h5py
 import numpy as np
 
 from dsgmcmc.errors import InputError
-from dsgmcmc.input.sources.labelled import Choice, meaning
+from dsgmcmc.input.sources.labelled import meaning
+from dsgmcmc.ratings.reading import Reading
 from dsgmcmc.settings import named
 from dsgmcmc.types import Array, Float64, Mask
 
@@ -66,8 +67,8 @@ def read_written(node: h5py.Dataset) -> Array:
 
 
 def with_meaning(
-    where: str, values: Array, unwritten: Mask | None, choice: Choice
-) -> tuple[Array, str, Choice]:
+    where: str, values: Array, unwritten: Mask | None, choice: Reading
+) -> tuple[Array, str, Reading]:
     """Give a matrix's cells that nobody wrote the meaning that the user has chosen.
 
     Parameters
@@ -84,7 +85,7 @@ def with_meaning(
         With NaN, or 0, in the unwritten cells.
     note : str
         What these cells mean, for the summary; empty if there are none.
-    choice : Choice
+    choice : Reading
         The choice without `unstored`, if it was needed.
 
     Raises

@@ -19,15 +19,18 @@ from dsgmcmc.posterior.rows.columns import columns_of_file
 from dsgmcmc.posterior.rows.new_ratings import with_clicks
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.settings import EvaluateSettings, PredictOptions
+from dsgmcmc.ratings.names import names_of
 from dsgmcmc.tables.usual import find_column
 from dsgmcmc.types import Int32
 
 if TYPE_CHECKING:  # loads DuckDB
-    from dsgmcmc.input.arrays import RatingArrays
     from dsgmcmc.tables.usual import Columns
+    from dsgmcmc.types import Array
 
 
-def read_rated_file(run: Run, path: Path, columns: Columns, missing: Any = None) -> RatingArrays:
+def read_rated_file(
+    run: Run, path: Path, columns: Columns, missing: Any = None
+) -> dict[str, Array]:
     """Read new ratings of a run from a file, in `columns` or those that its own ratings had.
 
     It may also be a matrix with a row for each user, if its columns are named like items, or the
@@ -39,7 +42,7 @@ def read_rated_file(run: Run, path: Path, columns: Columns, missing: Any = None)
     integers = {entity: run.vocabulary(entity).integer_parts for entity in ENTITIES}
     reading = run.reading
     if missing is not None:
-        reading = reading._replace(missing=tuple(parse_missing(missing)))
+        reading = reading._replace(missing=parse_missing(missing))
     read = read_ratings_file(path, partial(_columns_of, run, columns), integers, reading)
     return with_clicks(run, read)
 
@@ -80,12 +83,12 @@ def evaluate_file(run: Run, path: Path, settings: EvaluateSettings) -> dict[str,
     refuse_clicks(run, "dsgmcmc evaluate RUN")
     rated = read_rated_file(run, path, parse_columns(settings.columns), settings.missing)
     predictor = Predictor(run, PredictOptions(clip=True))
-    names = {entity: rated.names(entity) for entity in ENTITIES}
+    names = {entity: names_of(rated, entity) for entity in ENTITIES}
     users, items = (predictor.index_of(entity, names[entity]) for entity in ENTITIES)
     if settings.unknown == "refuse":
         unknown = {"user": names["user"][users < 0], "item": names["item"][items < 0]}
         refuse_unknown_in(path, {entity: found.tolist() for entity, found in unknown.items()})
-    scores = evaluate_ratings(predictor, users, items, rated.columns)
+    scores = evaluate_ratings(predictor, users, items, rated)
     is_known = (users >= 0) & (items >= 0)
     trained = _count_trained(run, settings.data, users[is_known], items[is_known])
     return {**scores, "unknown": int(np.count_nonzero(~is_known)), "trained": trained}

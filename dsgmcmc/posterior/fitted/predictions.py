@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal, overload
 
 import numpy as np
 
 from dsgmcmc.errors import InputError
-from dsgmcmc.input.arrays import RatingArrays, read_pairs
+from dsgmcmc.input.arrays import read_pairs
 from dsgmcmc.model.predictive.base import Prediction
 from dsgmcmc.posterior.cells.evaluate import evaluate_ratings, refuse_clicks
 from dsgmcmc.posterior.cells.predict import Predictor
@@ -18,6 +19,7 @@ from dsgmcmc.posterior.matrix.labels import RowsOf
 from dsgmcmc.posterior.rows.new_ratings import bounds_of
 from dsgmcmc.posterior.settings import PredictOptions
 from dsgmcmc.ratings.format import known_by_bounds
+from dsgmcmc.ratings.names import names_of
 from dsgmcmc.terminal import warn
 from dsgmcmc.types import Array, Float64, Int32
 
@@ -166,10 +168,11 @@ class Predictions(FittedState):
         """
         run = self._fitted()
         rated = self._rated(X, y, rows)
-        bounds = bounds_of(run, rated.columns)
+        bounds = bounds_of(run, rated)
         if bounds is not None:
-            rated = rated.select(~known_by_bounds(bounds))
-        truth = np.asarray(rated.columns["rating"], np.float64)
+            is_exact = ~known_by_bounds(bounds)
+            rated = {role: column[is_exact] for role, column in rated.items()}
+        truth = np.asarray(rated["rating"], np.float64)
         if not len(truth):
             raise InputError("no rating is exact: R^2 needs exact ratings; see evaluate")
         names = _pairs_of(rated)
@@ -207,9 +210,9 @@ class Predictions(FittedState):
         rated = self._rated(X, y, rows)
         options = PredictOptions(clip=self.clip)
         predictor, users, items = self._predictor_of(_pairs_of(rated), options)
-        return evaluate_ratings(predictor, users, items, rated.columns)
+        return evaluate_ratings(predictor, users, items, rated)
 
-    def _rated(self, X: Any, y: Any, rows: RowsOf | None) -> RatingArrays:
+    def _rated(self, X: Any, y: Any, rows: RowsOf | None) -> dict[str, Array]:
         """Read ratings that are scored; warn of rows of a matrix of which nothing is known."""
         rated, names = self._read_ratings(X, y, rows)
         note = None if names is None else names.note("and predicted from the prior")
@@ -218,6 +221,6 @@ class Predictions(FittedState):
         return rated
 
 
-def _pairs_of(rated: RatingArrays) -> list[Array]:
+def _pairs_of(rated: Mapping[str, Array]) -> list[Array]:
     """Return the names of the users and of the items of ratings."""
-    return [rated.names(entity) for entity in ENTITIES]
+    return [names_of(rated, entity) for entity in ENTITIES]

@@ -11,10 +11,10 @@ from typing import Any, Literal, ParamSpec, Self, TypeVar
 import numpy as np
 
 from dsgmcmc.errors import AgreedError, InputError, not_fitted, retry_if_gone
-from dsgmcmc.input.arrays import RatingArrays, is_wide
-from dsgmcmc.input.form import InputForm
+from dsgmcmc.input.arrays import is_wide
 from dsgmcmc.input.odd_columns import parse_ignored
 from dsgmcmc.input.roles import parse_columns
+from dsgmcmc.input.values import parse_missing
 from dsgmcmc.posterior.cells.evaluate_file import read_rated_file
 from dsgmcmc.posterior.cells.fitted_rows import FittedRows, open_rows
 from dsgmcmc.posterior.files import copy_files, files_of, unpack
@@ -24,6 +24,7 @@ from dsgmcmc.posterior.matrix.target import TrainingData, label_ratings
 from dsgmcmc.posterior.rows.columns import form_of_new, frame_of_parts
 from dsgmcmc.posterior.rows.new_ratings import read_new
 from dsgmcmc.posterior.run import Run
+from dsgmcmc.ratings.reading import Reading
 from dsgmcmc.settings import in_python
 from dsgmcmc.storage.files import without_scratch
 from dsgmcmc.tables.result import Table, frame_like
@@ -144,20 +145,20 @@ class FittedState:
             raise not_fitted("this BPMF is not fitted: call fit first, or BPMF.load a run")
         return self.run_
 
-    def _form(self) -> InputForm:
+    def _form(self) -> Reading:
         """Return how ratings in memory are read."""
-        return InputForm(
-            columns=self._columns(),
+        return Reading(
+            columns=parse_columns(self._columns()),
             matrix=self.matrix,
-            missing=self.missing,
+            missing=parse_missing(self.missing),
             variable=self.variable,
             unstored=self.unstored,
-            ignored=parse_ignored(self.ignore),
+            ignore=parse_ignored(self.ignore),
         )
 
     def _read_ratings(
         self, X: Any, y: Any = None, rows: RowsOf | None = None
-    ) -> tuple[RatingArrays, RowNames | None]:
+    ) -> tuple[dict[str, Array], RowNames | None]:
         """Read ratings for the run, from the columns that its own ratings had.
 
         The second result are the names of the rows, if X is a matrix.
@@ -167,14 +168,14 @@ class FittedState:
             if y is not None:
                 raise InputError(f"{X} has the ratings: leave out y")
             _refuse_rows(rows)
-            return read_rated_file(run, Path(X), parse_columns(self._columns())), None
+            return read_rated_file(run, Path(X), self._form().columns), None
         X = frame_of_parts(run, X, y)
         form = form_of_new(run, self._form(), X, y)
         ratings = read_new(run, X, y, form)
         if not is_wide(X, y, form):
             _refuse_rows(rows)
             return ratings, None
-        return label_ratings(ratings, X, form, self._naming(rows))
+        return label_ratings(X, form, self._naming(rows))
 
     def _naming(self, rows: RowsOf | None) -> RowNaming:
         """Return how the rows of a second matrix get their names."""

@@ -128,7 +128,7 @@ def are_rows_numbered(run: Run, trained: Matrix | None) -> bool:
         return trained.names is None
     ids = run.users.ids
     is_counted = run.users.integers and np.array_equal(np.sort(ids), np.arange(len(ids)))
-    return run.reading.matrix and is_counted
+    return is_counted and bool(run.reading.matrix)
 
 
 def names_of_training(trained: Matrix) -> Array:

@@ -14,14 +14,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dsgmcmc.errors import InputError
-from dsgmcmc.input.arrays import RatingArrays
 from dsgmcmc.input.bounds import stand_in
-from dsgmcmc.input.form import ANY_FORM, InputForm
 from dsgmcmc.input.matrices import Matrix, fill_in, read_matrix
-from dsgmcmc.input.roles import expand_parts, parse_columns
+from dsgmcmc.input.roles import expand_parts
 from dsgmcmc.input.sources.annotated import data_array_of, filled_of, is_annotated
 from dsgmcmc.input.sources.matrix import stored_cells
-from dsgmcmc.input.values import Missing
 from dsgmcmc.posterior.cells.predict import Predictor
 from dsgmcmc.posterior.index import listed
 from dsgmcmc.posterior.matrix.complete import MatrixTarget
@@ -29,6 +26,7 @@ from dsgmcmc.posterior.matrix.known import BoundedCells, KnownCells, as_written
 from dsgmcmc.posterior.matrix.labels import RowNames, RowNaming, names_of_training
 from dsgmcmc.posterior.rows.new_ratings import NewRatings, warn_without_weights
 from dsgmcmc.posterior.run import Run
+from dsgmcmc.ratings.reading import NOTHING_SAID, Reading
 from dsgmcmc.tables.result import Table
 from dsgmcmc.tables.usual import Columns
 from dsgmcmc.types import Array, Float64
@@ -41,14 +39,14 @@ class TrainingData(NamedTuple):
     ----------
     matrix : optional
         The matrix of ratings; None if the ratings had another form.
-    form : InputForm
+    form : Reading
         How the matrix was read.
     library : str or None
         Library of the data frame, if the ratings were one with a row for each rating.
     """
 
     matrix: Any = None
-    form: InputForm = ANY_FORM
+    form: Reading = NOTHING_SAID
     library: str | None = None
 
     def read(self) -> Matrix | None:
@@ -150,14 +148,14 @@ class NamedMatrix(NamedTuple):
         return values, bounds
 
 
-def read(X: Any, form: InputForm) -> Matrix:
+def read(X: Any, form: Reading) -> Matrix:
     """Read a matrix; what a SciPy sparse matrix does not store is a hole.
 
     Raises InputError if it is no matrix, if two columns have one label or two rows have one name,
     or if a cell is infinite.
     """
     if is_annotated(X):
-        labelled, values = filled_of(X, form.choice)
+        labelled, values = filled_of(X, form)
         labels = labelled.items.tolist()
         matrix = Matrix(labelled.users, labels, values, None, labelled.about)
     elif hasattr(X, "tocoo") and form.unstored == "zero":
@@ -169,7 +167,7 @@ def read(X: Any, form: InputForm) -> Matrix:
         values[entries.row, entries.col] = entries.data
         matrix = Matrix(None, list(range(values.shape[1])), values, None, "numbered")
     else:
-        matrix = read_matrix(X, form.columns, Missing.parse(form.missing), form.ignored)
+        matrix = read_matrix(X, form)
     for names, what in ((matrix.labels, "columns"), (matrix.names, "rows")):
         if names is not None and len(set(map(str, names))) < len(names):
             raise InputError(f"two {what} of the matrix have the same name: rename one of them")
@@ -246,7 +244,7 @@ def _long_table(run: Run, names: Array, labels: Array, values: Float64) -> dict[
     }
 
 
-def other_matrix(X: Any, form: InputForm, naming: RowNaming) -> NamedMatrix:
+def other_matrix(X: Any, form: Reading, naming: RowNaming) -> NamedMatrix:
     """Return another matrix.
 
     Raises InputError if X is no matrix, or its rows or columns do not match those of the model.
@@ -255,7 +253,7 @@ def other_matrix(X: Any, form: InputForm, naming: RowNaming) -> NamedMatrix:
     trained = naming.trained
     if trained is None:
         form = form._replace(columns=_column_of_users(X, form.columns))
-    X = data_array_of(X, form.choice)
+    X = data_array_of(X, form)
     matrix = read(X, form)
     build = partial(_build, X, matrix.others)
     if matrix.names is None and not hasattr(X, "columns"):
@@ -274,14 +272,12 @@ def other_matrix(X: Any, form: InputForm, naming: RowNaming) -> NamedMatrix:
     return NamedMatrix(names, labels, values, build, bounded)
 
 
-def label_ratings(
-    ratings: RatingArrays, X: Any, form: InputForm, naming: RowNaming
-) -> tuple[RatingArrays, RowNames]:
-    """Return the ratings of a second matrix X with the names of its rows, as `complete` has them.
+def label_ratings(X: Any, form: Reading, naming: RowNaming) -> tuple[dict[str, Array], RowNames]:
+    """Return the ratings of a second matrix X, and the names of its rows, as `complete` has them.
 
     Raises InputError if two rows or columns have one name, or rows cannot be named.
     """
-    matrix = read(data_array_of(X, form.choice), form)
+    matrix = read(data_array_of(X, form), form)
     if naming.trained is not None and matrix.names is None and not hasattr(X, "columns"):
         matrix = matrix._replace(labels=_labels_by_position(matrix, naming.trained))
     found = naming.names(matrix)
@@ -293,19 +289,19 @@ def label_ratings(
     }
     if matrix.bounds is not None:
         cells["lower"], cells["upper"] = matrix.bounds[:, row, column]
-    return ratings._replace(columns=cells), found
+    return cells, found
 
 
-def _column_of_users(X: Any, columns: str | Columns | None) -> Columns | None:
+def _column_of_users(X: Any, columns: Columns) -> Columns:
     """Return which column of a matrix names its rows, given the columns of a table of ratings.
 
-    It is None if the matrix has no such column: its rows are then named as without `columns`.
+    It is empty if the matrix has no such column: its rows are then named as without `columns`.
     """
     labels = [str(label) for label in getattr(X, "columns", ())]
-    asked = {role: name for role, name in parse_columns(columns).items() if role == "user"}
+    asked = {role: name for role, name in columns.items() if role == "user"}
     found = expand_parts(asked, labels)
     if not found or not set(found.values()) <= set(labels):
-        return None
+        return {}
     return asked
 
 

@@ -9,10 +9,10 @@ import numpy as np
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.input.arrays import array_columns, is_wide
-from dsgmcmc.input.form import InputForm
-from dsgmcmc.input.roles import CONTEXT, parse_columns
+from dsgmcmc.input.roles import CONTEXT
 from dsgmcmc.posterior.draws import ENTITIES
 from dsgmcmc.posterior.run import Run
+from dsgmcmc.ratings.reading import Reading
 from dsgmcmc.tables.frames import Frame, as_frame
 from dsgmcmc.tables.usual import Columns, find_column
 
@@ -20,7 +20,7 @@ from dsgmcmc.tables.usual import Columns, find_column
 SAMPLE_WEIGHT = "sample_weight"
 
 
-def form_of_run(run: Run, form: InputForm, X: Any = None, y: Any = None) -> InputForm:
+def form_of_run(run: Run, form: Reading, X: Any = None, y: Any = None) -> Reading:
     """Return how ratings in memory are read: as the form says, or else as those of the run.
 
     A data frame X is a matrix, as the ratings of the run were, unless it has the usual columns of
@@ -31,18 +31,15 @@ def form_of_run(run: Run, form: InputForm, X: Any = None, y: Any = None) -> Inpu
     if form.matrix is None and said.matrix and labels is not None and y is None:
         has_roles = all(find_column(labels, entity) is not None for entity in ENTITIES)
         form = form._replace(matrix=not has_roles)
-    missing = form.missing
-    if missing is None and said.missing:
-        missing = list(said.missing)
     return form._replace(
-        missing=missing,
+        missing=form.missing or said.missing,
         variable=form.variable or said.variable,
         unstored=form.unstored or said.unstored,
-        ignored=form.ignored or said.ignore,
+        ignore=form.ignore or said.ignore,
     )
 
 
-def form_of_new(run: Run, form: InputForm, X: Any, y: Any = None) -> InputForm:
+def form_of_new(run: Run, form: Reading, X: Any, y: Any = None) -> Reading:
     """Return how new ratings X in memory are read, given the form of the model.
 
     Those of a table of three directions have its columns, in the arrangement of the run. A data
@@ -57,35 +54,29 @@ def form_of_new(run: Run, form: InputForm, X: Any, y: Any = None) -> InputForm:
     return form._replace(columns=_with_named_columns(run, form.columns, found_in))
 
 
-def columns_of_file(run: Run, columns: Columns, names: Set[str]) -> dict[str, Any]:
+def columns_of_file(run: Run, columns: Columns, names: Set[str]) -> Columns:
     """Return columns of new ratings in a file with these columns by role, as `form_of_new` does."""
     if run.directions:
         columns = _arranged_columns(run, columns)
-    return parse_columns(_with_named_columns(run, columns, names))
+    return _with_named_columns(run, columns, names)
 
 
-def _arranged_columns(run: Run, columns: str | Columns | None) -> dict[str, Any]:
+def _arranged_columns(run: Run, columns: Columns) -> Columns:
     """Return columns of new ratings by role, in the arrangement of a run."""
-    arranged: dict[str, Any] = parse_columns(columns)
-    arranged.pop(CONTEXT, None)
-    return arranged | run.labels
+    others = {role: column for role, column in columns.items() if role != CONTEXT}
+    return others | run.labels
 
 
-def _with_named_columns(
-    run: Run, columns: str | Columns | None, found_in: Set[str]
-) -> str | Columns | None:
+def _with_named_columns(run: Run, columns: Columns, found_in: Set[str]) -> Columns:
     """Return columns of new ratings by role, with those of the run's ratings that a table has."""
-    given: dict[str, Any] = parse_columns(columns)
-    of_run: dict[str, Any] = {}
+    found = dict(columns)
     for role, name in run.columns.items():
-        if role not in (*ENTITIES, *given) and name in found_in:
-            of_run[role] = name
+        if role not in (*ENTITIES, *columns) and name in found_in:
+            found[role] = name
     for entity, labels in run.labels.items():
-        if entity not in given and labels and set(labels) <= found_in:
-            of_run[entity] = labels
-    if not of_run:
-        return columns
-    return given | of_run
+        if entity not in columns and labels and set(labels) <= found_in:
+            found[entity] = labels
+    return found
 
 
 def frame_of_parts(run: Run, X: Any, y: Any = None) -> Any:
@@ -107,7 +98,7 @@ def frame_of_parts(run: Run, X: Any, y: Any = None) -> Any:
     return Frame(array_columns(X, labels))
 
 
-def frame_with_weights(X: Any, y: Any, sample_weight: Any, form: InputForm) -> Frame:
+def frame_with_weights(X: Any, y: Any, sample_weight: Any, form: Reading) -> Frame:
     """Return ratings, one a row, as a data frame with a column of weights.
 
     Raises InputError if they are in another form, or the weights have another shape.
@@ -120,7 +111,7 @@ def frame_with_weights(X: Any, y: Any, sample_weight: Any, form: InputForm) -> F
             "sample_weight has the weights of ratings, one a row: give pairs and ratings, or a data"
             " frame with a row for each rating; elsewhere, columns='weight=W'"
         )
-    if "weight" in parse_columns(form.columns):
+    if "weight" in form.columns:
         raise InputError("columns names a column of weights: leave out sample_weight")
     if labels is None:
         roles = ["user", "item", "timestamp"]
@@ -140,16 +131,16 @@ def frame_with_weights(X: Any, y: Any, sample_weight: Any, form: InputForm) -> F
     return Frame({**columns, SAMPLE_WEIGHT: weights})
 
 
-def form_with_weights(form: InputForm, X: Any) -> InputForm:
+def form_with_weights(form: Reading, X: Any) -> Reading:
     """Return how ratings are read that may be those of `frame_with_weights`."""
     if not isinstance(X, Frame) or SAMPLE_WEIGHT not in X.columns:
         return form
-    return form._replace(columns={**parse_columns(form.columns), "weight": SAMPLE_WEIGHT})
+    return form._replace(columns={**form.columns, "weight": SAMPLE_WEIGHT})
 
 
-def refuse_columns(X: Any, y: Any, form: InputForm) -> None:
+def refuse_columns(X: Any, y: Any, form: Reading) -> None:
     """Raise InputError if an object in memory has columns, or dimensions, that cannot be found."""
-    columns = parse_columns(form.columns)
+    columns = form.columns
     dimensions = [str(dimension) for dimension in getattr(X, "dims", ())]
     user = columns.get("user")
     if len(dimensions) == 2 and user in dimensions:

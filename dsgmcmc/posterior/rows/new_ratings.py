@@ -14,7 +14,8 @@ from dsgmcmc.posterior.index import Vocabulary
 from dsgmcmc.posterior.rows.name_features import name_features_of
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.ratings.float32 import find_bad_scale
-from dsgmcmc.ratings.names import array_of
+from dsgmcmc.ratings.names import array_of, names_of
+from dsgmcmc.ratings.reading import Reading
 from dsgmcmc.settings import named
 from dsgmcmc.terminal import warn
 from dsgmcmc.types import Array, Float64
@@ -22,8 +23,6 @@ from dsgmcmc.types import Array, Float64
 if TYPE_CHECKING:  # slow to import
     from scipy.sparse import csr_matrix
 
-    from dsgmcmc.input.arrays import RatingArrays
-    from dsgmcmc.input.form import InputForm
     from dsgmcmc.tables.usual import Columns
 
 
@@ -57,7 +56,11 @@ class NewRatings(NamedTuple):
 
     @classmethod
     def of(
-        cls, run: Run, entity: str, read: RatingArrays | None, described: dict[Any, csr_matrix]
+        cls,
+        run: Run,
+        entity: str,
+        read: Mapping[str, Array] | None,
+        described: dict[Any, csr_matrix],
     ) -> NewRatings:
         """Return new ratings that were read, if there are some, and described rows.
 
@@ -66,17 +69,17 @@ class NewRatings(NamedTuple):
         if read is None:
             no_names = np.zeros(0, object)
             return cls(entity, no_names, no_names, np.zeros(0), np.zeros(0), described)
-        values = read.columns["rating"]
+        values = read["rating"]
         bad_scale = find_bad_scale(values.min(), values.max())
         if bad_scale:
             raise InputError(bad_scale)
-        bounds = bounds_of(run, read.columns)
+        bounds = bounds_of(run, read)
         return cls(
             entity=entity,
-            names=read.names(entity),
-            others=read.names(OTHER[entity]),
+            names=names_of(read, entity),
+            others=names_of(read, OTHER[entity]),
             values=values,
-            weights=weights_of(run, read.columns),
+            weights=weights_of(run, read),
             described=described,
             bounds=None if bounds is None else np.column_stack(bounds),
         )
@@ -127,7 +130,7 @@ class NewRatings(NamedTuple):
         )
 
 
-def read_new(run: Run, X: Any, y: Any, form: InputForm) -> RatingArrays:
+def read_new(run: Run, X: Any, y: Any, form: Reading) -> dict[str, Array]:
     """Read new ratings for a run, as `dsgmcmc.input.arrays.read_ratings` does; clicks are 1.
 
     Raises InputError if the run has other ratings than clicks, and these are pairs alone.
@@ -137,20 +140,20 @@ def read_new(run: Run, X: Any, y: Any, form: InputForm) -> RatingArrays:
     return with_clicks(run, read_ratings(X, y, form))
 
 
-def with_clicks(run: Run, read: RatingArrays) -> RatingArrays:
+def with_clicks(run: Run, read: dict[str, Array]) -> dict[str, Array]:
     """Return new ratings for a run; pairs alone are clicks.
 
     Raises InputError as `read_new` does.
     """
-    if "rating" in read.columns:
+    if "rating" in read:
         return read
     if not float(run.facts["minimum"]) == float(run.facts["maximum"]) == 1:
         raise InputError(
             "these are pairs without ratings, unlike those of the run: name the column of ratings,"
             f" {named('columns')} rating=NAME, or in Python give y"
         )
-    clicks = np.ones(len(read.columns["user"]))
-    return read._replace(columns={**read.columns, "rating": clicks})
+    clicks = np.ones(len(read["user"]))
+    return read | {"rating": clicks}
 
 
 def weights_of(run: Run, ratings: Mapping[str, Array]) -> Float64:

@@ -14,9 +14,8 @@ from support import typed
 from dsgmcmc.errors import InputError
 from dsgmcmc.input.arrays import read_ratings
 from dsgmcmc.input.detect import open_table
-from dsgmcmc.input.form import InputForm
 from dsgmcmc.input.sources.columns import MemoryTable
-from dsgmcmc.input.sources.labelled import Choice
+from dsgmcmc.ratings.reading import Reading
 from dsgmcmc.tables.session import open_session
 
 DENSE = np.array([[1.0, np.nan, 3.0], [np.nan, 5.0, 6.0]])
@@ -133,7 +132,7 @@ def test_what_is_wrong_is_named(tmp_path: Path, fault: str, message: str) -> Non
 def features(path: Path, entity: str) -> dict[str, list]:
     """Columns of the features in a file."""
     with open_session(path.parent) as db:
-        table = open_table(db, path, lambda fields, rows: True, choice=Choice(entity=entity))
+        table = open_table(db, path, lambda fields, rows: True, choice=Reading(entity=entity))
     assert isinstance(table, MemoryTable)
     return {name: column.tolist() for name, column in zip(table.names, table.arrays, strict=True)}
 
@@ -176,7 +175,7 @@ class Annotated:
 
 def rated(X: object, **form: str) -> dict[tuple, float]:
     """Ratings of an object."""
-    columns = read_ratings(X, None, InputForm(**form)).columns
+    columns = read_ratings(X, None, Reading(**form))
     pairs = zip(columns["user"].tolist(), columns["item"].tolist(), strict=True)
     return dict(zip(pairs, columns["rating"].tolist(), strict=True))
 

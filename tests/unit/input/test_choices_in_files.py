@@ -14,8 +14,8 @@ from science_files import R, r_frame, write_rds
 from dsgmcmc import BPMF
 from dsgmcmc.errors import InputError
 from dsgmcmc.input.arrays import read_ratings
-from dsgmcmc.input.form import InputForm
 from dsgmcmc.prepare.prepare import prepare_ratings
+from dsgmcmc.ratings.reading import Reading
 
 MARKET = "%%MatrixMarket matrix coordinate integer general\n2 2 2\n1 1 5\n2 2 7\n"
 
@@ -32,9 +32,9 @@ def test_cells_that_older_formats_do_not_store_may_be_zeros(tmp_path: Path) -> N
 
 def test_a_sparse_matrix_in_memory_may_store_no_zeros() -> None:
     matrix = scipy.sparse.csr_matrix([[5, 0], [0, 7]])
-    found = read_ratings(matrix, None, InputForm(unstored="zero")).columns
+    found = read_ratings(matrix, None, Reading(unstored="zero"))
     assert found["rating"].tolist() == [5, 0, 0, 7]
-    assert read_ratings(matrix).columns["rating"].tolist() == [5, 7]
+    assert read_ratings(matrix)["rating"].tolist() == [5, 7]
 
 
 def test_zeros_of_a_huge_sparse_matrix_are_refused(tmp_path: Path) -> None:
@@ -45,7 +45,7 @@ def test_zeros_of_a_huge_sparse_matrix_are_refused(tmp_path: Path) -> None:
     python = "raise --memory of dsgmcmc prepare, .* give unstored missing"
     with pytest.raises(InputError, match=f"the sparse matrix {found}: {python}"):
         BPMF(unstored="zero").fit(matrix)
-    assert read_ratings(matrix).columns["rating"].tolist() == [5, 7]
+    assert read_ratings(matrix)["rating"].tolist() == [5, 7]
     path = tmp_path / "x.npz"
     scipy.sparse.save_npz(path, matrix)
     message = refused(path, "--unstored", "zero")

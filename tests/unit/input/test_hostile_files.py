@@ -16,6 +16,7 @@ from dsgmcmc.features.described import Description, read_description
 from dsgmcmc.input.load import create_raw, load, open_ratings
 from dsgmcmc.input.pairs import load_pairs
 from dsgmcmc.input.titles import read_titles
+from dsgmcmc.ratings.reading import NOTHING_SAID
 from dsgmcmc.tables.session import MIN_MEMORY, open_session
 
 Read = Callable[[duckdb.DuckDBPyConnection, Path], object]
@@ -23,7 +24,7 @@ Read = Callable[[duckdb.DuckDBPyConnection, Path], object]
 
 def read_ratings(db: duckdb.DuckDBPyConnection, path: Path) -> object:
     """Read a file of ratings as `prepare` does."""
-    table = open_ratings(db, path, columns={}, timed=False)
+    table = open_ratings(db, path, NOTHING_SAID, timed=False)
     create_raw(db, [table])
     return load(db, table, timed=False)
 

@@ -269,7 +269,7 @@ def test_ids_that_look_like_numbers(tmp_path):
             name_type(name) for name in names
         }
     pairs = np.array([[2**63 + 5, 1], [1, 2]], np.uint64)
-    assert read_ratings(pairs, [1, 2]).columns["user"].tolist() == ["9223372036854775813", "1"]
+    assert read_ratings(pairs, [1, 2])["user"].tolist() == ["9223372036854775813", "1"]
 
 
 def test_quoted_names(tmp_path):

@@ -11,8 +11,8 @@ from support import typed
 from dsgmcmc import BPMF
 from dsgmcmc.errors import InputError
 from dsgmcmc.input.arrays import ratings_source
-from dsgmcmc.input.form import InputForm
 from dsgmcmc.prepare.prepare import prepare_ratings
+from dsgmcmc.ratings.reading import Reading
 
 KNOWN = {("a", "x"): 1, ("a", "y"): 2, ("b", "x"): 3, ("c", "y"): 5}
 WORDS = ["NULL", "\\N", "", "n.d."]
@@ -54,12 +54,12 @@ def test_words_in_other_forms(tmp_path, form, word):
     elif form == "parquet":
         frame.to_parquet(source)
     elif form == "frame":
-        source = ratings_source(frame, form=InputForm(missing=word))
+        source = ratings_source(frame, form=Reading(missing=(word,)))
     elif form == "frame and y":
         y = frame.pop("rating")
-        source = ratings_source(frame, y, InputForm(missing=word))
+        source = ratings_source(frame, y, Reading(missing=(word,)))
     else:
-        source = ratings_source(frame.to_numpy().tolist(), form=InputForm(missing=[word]))
+        source = ratings_source(frame.to_numpy().tolist(), form=Reading(missing=(word,)))
     summary = prepare_ratings([source], tmp_path / "out.h5", missing=word)
     assert everything(tmp_path / "out.h5") == KNOWN
     assert summary.missing == 3
@@ -101,7 +101,7 @@ def test_users_and_items_without_names_in_a_matrix(tmp_path):
     assert everything(tmp_path / "out.h5") == KNOWN
     assert summary.missing == 6
     frame = pd.DataFrame({"name": [*"abc"], "x": [1, 3, None], "y": [2, "n.d.", 5]})
-    source = ratings_source(frame, form=InputForm("user=name", True, "n.d."))
+    source = ratings_source(frame, form=Reading({"user": "name"}, True, ("n.d.",)))
     prepare_ratings([source], tmp_path / "out.h5", force=True)
     assert everything(tmp_path / "out.h5") == KNOWN
 
@@ -133,7 +133,7 @@ def test_true_and_false_are_two_levels(tmp_path, words):
     read = {(u, int(i)): x for (u, i), x in everything(tmp_path / "out.h5").items()}
     assert read == expected
     prepare_ratings(
-        [ratings_source(wide, form=InputForm(matrix=True))], tmp_path / "out.h5", force=True
+        [ratings_source(wide, form=Reading(matrix=True))], tmp_path / "out.h5", force=True
     )
     assert everything(tmp_path / "out.h5") == expected
 

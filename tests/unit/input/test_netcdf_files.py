@@ -12,7 +12,7 @@ from support import typed
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.input.arrays import read_ratings
-from dsgmcmc.input.form import InputForm
+from dsgmcmc.ratings.reading import Reading
 
 xarray = pytest.importorskip("xarray")
 pytest.importorskip("h5netcdf")
@@ -162,9 +162,9 @@ def test_a_variable_of_a_dataset_in_memory_is_chosen() -> None:
     data = dataset(other=(("user", "item"), VALUES * 2))
     with pytest.raises(InputError, match="'rating' and 'other'"):
         read_ratings(data)
-    found = read_ratings(data, None, InputForm(variable="rating")).columns
+    found = read_ratings(data, None, Reading(variable="rating"))
     assert found["rating"].tolist() == [1, 3, 4, 5, 6]
-    assert read_ratings(dataset()).columns["user"].tolist() == list("aabbb")
+    assert read_ratings(dataset())["user"].tolist() == list("aabbb")
 
 
 def test_a_damaged_file_is_refused(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from support import typed
 
 from dsgmcmc.bpmf import BPMF
 from dsgmcmc.input.arrays import read_ratings
-from dsgmcmc.input.form import InputForm
+from dsgmcmc.ratings.reading import Reading
 
 RNG = np.random.default_rng(0)
 CELLS = scipy.sparse.csr_array(np.where(RNG.random((20, 8)) < 0.3, 7 + RNG.random((20, 8)), 0))
@@ -28,12 +28,12 @@ FORMS = {
 @pytest.mark.parametrize("form", FORMS)
 def test_in_memory(form):
     """What fills blocks is no rating; with unstored="zero", all cells are."""
-    found = read_ratings(FORMS[form]).columns
+    found = read_ratings(FORMS[form])
     triples = zip(*(found[role].tolist() for role in ("user", "item", "rating")), strict=True)
     assert {(u, i): x for u, i, x in triples} == {
         (u, i): CELLS[u, i] for u, i in np.argwhere(CELLS.toarray()).tolist()
     }
-    filled = read_ratings(FORMS[form], form=InputForm(unstored="zero")).columns
+    filled = read_ratings(FORMS[form], form=Reading(unstored="zero"))
     assert len(filled["rating"]) == 160
     assert filled["rating"].sum() == pytest.approx(CELLS.sum())
 

@@ -17,7 +17,7 @@ from support import typed
 from dsgmcmc.bpmf import BPMF
 from dsgmcmc.errors import AgreedError, InputError
 from dsgmcmc.input.arrays import read_ratings
-from dsgmcmc.input.form import InputForm
+from dsgmcmc.ratings.reading import Reading
 
 RNG = np.random.default_rng(6)
 VALUES = np.round(RNG.normal(5, 2, (12, 6)), 2)
@@ -193,7 +193,7 @@ GIVEN = {
     "first column of names": (FRAME.reset_index(), {"matrix": True}, NAMED),
     "nullable integers and a code": (
         (FRAME * 100).round().astype("Int64").fillna(-1),
-        {"missing": [-1]},
+        {"missing": ("-1",)},
         {pair: np.float32(round(x * 100)) for pair, x in NAMED.items()},
     ),
     "three columns": (
@@ -221,7 +221,7 @@ GIVEN = {
 def test_in_memory(name):
     """Arrays and data frames that can be nothing else are matrices, others if `matrix` says so."""
     X, options, expected = GIVEN[name]
-    found = read_ratings(X, form=InputForm(**options)).columns
+    found = read_ratings(X, form=Reading(**options))
     triples = zip(*(found[role].tolist() for role in ("user", "item", "rating")), strict=True)
     assert {(user, item): np.float32(x) for user, item, x in triples} == expected
 

@@ -9,7 +9,7 @@ from support import typed
 from dsgmcmc.bpmf import BPMF
 from dsgmcmc.errors import InputError
 from dsgmcmc.input.arrays import read_ratings
-from dsgmcmc.input.form import InputForm
+from dsgmcmc.ratings.reading import Reading
 
 RNG = np.random.default_rng(2)
 USERS = [f"d{i}" for i in range(9)]
@@ -62,7 +62,7 @@ def test_answers_in_words(tmp_path, words):
     prepare(tmp_path, mixed.to_csv(), matrix=True)
     found = everything(tmp_path / "out.h5")
     assert {u: x for (u, i), x in found.items() if i == "g2"} == ANSWERS["g2"].to_dict()
-    columns = read_ratings(mixed, form=InputForm(matrix=True)).columns
+    columns = read_ratings(mixed, form=Reading(matrix=True))
     of_column = columns["rating"][columns["item"] == "g2"]
     assert of_column.tolist() == ANSWERS["g2"].tolist()
 

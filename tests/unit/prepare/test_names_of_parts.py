@@ -12,11 +12,11 @@ from ingest_cases import ODD, csv_of, everything, features_of, full_table, prepa
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.input.arrays import list_names, ratings_source, read_pairs
-from dsgmcmc.input.form import InputForm
 from dsgmcmc.input.roles import Heading, assign_columns, parse_columns
 from dsgmcmc.prepare.prepare import prepare_ratings
 from dsgmcmc.ratings.file import Ratings
 from dsgmcmc.ratings.held_out import InnerSplit
+from dsgmcmc.ratings.reading import Reading
 
 COLUMNS = "user=station+day,item=hour,rating=passengers"
 HEADER = ["station", "day", "hour", "passengers"]
@@ -179,7 +179,7 @@ def test_data_frames_have_a_column_for_each_part(tmp_path):
     """In Python columns are a list; pairs come from frames, arrays and tuples."""
     frame = pd.DataFrame(grid(), columns=HEADER)
     columns = {"user": ("station", "day"), "item": "hour", "rating": "passengers"}
-    table = ratings_source(frame, form=InputForm(columns))
+    table = ratings_source(frame, form=Reading(columns))
     prepare_ratings([table], tmp_path / "out.h5")
     stored = everything(tmp_path / "out.h5")
     assert stored == {((s, d), h): x for s, d, h, x in grid()}

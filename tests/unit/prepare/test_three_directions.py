@@ -12,12 +12,12 @@ from ingest_cases import ODD, csv_of, everything, features_of, full_table, prepa
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.input.arrays import ratings_source, read_pairs
-from dsgmcmc.input.form import InputForm
 from dsgmcmc.prepare.prepare import prepare_ratings
 from dsgmcmc.prepare.three_way import arrange_ratings
 from dsgmcmc.ratings.directions import Arrangement, arrangement_of, arrangements_of
 from dsgmcmc.ratings.file import Ratings
 from dsgmcmc.ratings.held_out import InnerSplit
+from dsgmcmc.ratings.reading import Reading
 
 COLUMNS = "user=place,item=hour,context=day,rating=number"
 HEADER = ["place", "day", "hour", "number"]
@@ -254,7 +254,7 @@ def test_data_frames_and_arrays_have_three_columns(tmp_path):
     """Pairs in an array are in the order user, item, context, whatever the arrangement."""
     frame = pd.DataFrame(grid(), columns=HEADER)
     columns = {"user": "place", "item": "hour", "context": "day", "rating": "number"}
-    table = ratings_source(frame, form=InputForm(columns))
+    table = ratings_source(frame, form=Reading(columns))
     prepare_ratings([table], tmp_path / "out.h5", columns=columns)
     stored = everything(tmp_path / "out.h5")
     assert stored == {(p, (h, d)): x for p, d, h, x in grid()}

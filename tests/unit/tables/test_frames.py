@@ -14,8 +14,8 @@ from dsgmcmc import BPMF
 from dsgmcmc.errors import InputError
 from dsgmcmc.features.arrays import read_features
 from dsgmcmc.input.arrays import list_names, ratings_source, read_pairs, read_ratings
-from dsgmcmc.input.form import InputForm
 from dsgmcmc.prepare.prepare import prepare_ratings
+from dsgmcmc.ratings.reading import Reading
 
 pyarrow = pytest.importorskip("pyarrow")
 BIG = 76561197960265729  # an id that no float64 has
@@ -51,8 +51,8 @@ def lazy(frame: pd.DataFrame) -> object:
 def test_tables_of_other_libraries(tmp_path, convert):
     """Ratings with large ids, categories and missing dates, pairs, names and features."""
     expected = {(BIG, "a"): 1, (BIG, "b"): 2, (2, "a"): 3, (3, "a"): 4, (3, "b"): 5}
-    for missing in (None, 9):
-        source = ratings_source(convert(RATED), form=InputForm(missing=missing))
+    for missing in ((), ("9",)):
+        source = ratings_source(convert(RATED), form=Reading(missing=missing))
         prepare_ratings([source], tmp_path / "out.h5", force=True)
         assert everything(tmp_path / "out.h5") == expected
     users, items = read_pairs(convert(RATED[["user", "item"]]))
@@ -96,12 +96,12 @@ def test_masked_cells_are_not_rated():
     values = rng.integers(1, 6, (9, 6))
     mask = rng.random(values.shape) < 0.3
     read = read_ratings(np.ma.masked_array(values, mask))
-    assert len(read.columns["rating"]) == np.count_nonzero(~mask)
+    assert len(read["rating"]) == np.count_nonzero(~mask)
     expected = np.where(mask, np.nan, values)
-    np.testing.assert_array_equal(read.columns["rating"], expected[~np.isnan(expected)])
+    np.testing.assert_array_equal(read["rating"], expected[~np.isnan(expected)])
     texts = np.ma.masked_array(values.astype(str).astype(object), mask)
-    read = read_ratings(texts, None, InputForm(matrix=True))
-    assert len(read.columns["rating"]) == np.count_nonzero(~mask)
+    read = read_ratings(texts, None, Reading(matrix=True))
+    assert len(read["rating"]) == np.count_nonzero(~mask)
     pairs = np.array([[1, 1], [1, 2], [2, 1], [2, 2]])
     ratings = np.ma.masked_array([1.0, 2.0, 3.0, 4.0], [0, 0, 1, 0])
     rows = np.ma.column_stack([pairs, ratings])
@@ -109,7 +109,7 @@ def test_masked_cells_are_not_rated():
         with pytest.raises(InputError, match=r"row 2 .*: the rating is missing"):
             read_ratings(*given)
     whole = np.ma.masked_array(np.column_stack([pairs, [1, 2, 3, 4]]))
-    assert read_ratings(whole).columns["rating"].tolist() == [1, 2, 3, 4]
+    assert read_ratings(whole)["rating"].tolist() == [1, 2, 3, 4]
 
 
 INDEXED = RATED.set_index(["user", "item"])["rating"]
@@ -128,7 +128,7 @@ INDEXED = RATED.set_index(["user", "item"])["rating"]
 )
 def test_names_in_an_index_and_in_fields(X):
     """They are those of ratings, and of pairs."""
-    found = read_ratings(X).columns
+    found = read_ratings(X)
     assert found["user"].tolist() == RATED.user.tolist()
     assert found["item"].tolist() == list("abaab")
     assert found["rating"].tolist() == RATED.rating.tolist()
@@ -140,7 +140,7 @@ def test_fields_of_bytes_in_another_order():
     """As columns of a data frame, they are found by their names and by `columns`."""
     rows = list(zip(RATED.user, "abaab", RATED.rating, strict=True))
     X = np.array(rows, dtype=[("item_id", "i8"), ("user_id", "S1"), ("value", "f4")])
-    found = read_ratings(X, form=InputForm(columns="rating=value")).columns
+    found = read_ratings(X, form=Reading(columns={"rating": "value"}))
     assert found["user"].tolist() == list("abaab")
     assert found["item"].tolist() == RATED.user.tolist()
     assert found["rating"].tolist() == RATED.rating.tolist()
@@ -150,7 +150,7 @@ def test_fields_of_bytes_in_another_order():
 def test_dicts_of_columns(columns):
     """They are data frames, as `recommend` returns them."""
     X = {name: columns(RATED[name]) for name in ("item", "rating", "user")}
-    found = read_ratings(X).columns
+    found = read_ratings(X)
     assert found["user"].tolist() == RATED.user.tolist()
     assert found["item"].tolist() == list("abaab")
     assert found["rating"].tolist() == RATED.rating.tolist()
