@@ -291,6 +291,13 @@ def _triangle(D: int) -> Int64:
     return rows * D + columns
 
 
+@functools.cache
+def _diagonal(D: int) -> Int64:
+    """Positions of the diagonal's elements among those of the lower triangle."""
+    rows = np.arange(D)
+    return rows * (rows + 3) // 2
+
+
 def draw_normal_rows(
     theta: Float32, statistics: Float32, *, scale: Float64, prior: RowPrior
 ) -> None:
@@ -317,14 +324,14 @@ def draw_normal_rows(
     mean = prior.mean[None].astype(np.float64)
     if prior.shift is not None:
         mean = (prior.mean + prior.shift).astype(np.float64)
-    if lambda_.ndim == 1:
-        pull = mean * lambda_
-        lambda_ = np.diag(lambda_)
-    else:
-        pull = np.einsum("nk,kc->nc", mean, lambda_)  # the last bits of BLAS depend on the machine
     added = np.zeros(len(positions))
     triangle = _triangle(D)
-    added[: len(triangle)] = lambda_.ravel()[triangle]
+    if lambda_.ndim == 1:
+        pull = mean * lambda_
+        added[_diagonal(D)] = lambda_
+    else:
+        pull = np.einsum("nk,kc->nc", mean, lambda_)  # the last bits of BLAS depend on the machine
+        added[: len(triangle)] = lambda_.ravel()[triangle]
     if prior.shift is None:
         added[len(triangle) : len(triangle) + D] = pull[0]
         pull = pull[:0]

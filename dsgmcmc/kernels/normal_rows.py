@@ -24,10 +24,10 @@ import numpy as np
 
 from dsgmcmc.kernels.compact_ratings import COLUMN
 from dsgmcmc.kernels.compiling import jit
-from dsgmcmc.kernels.compiling.calls import CallTable, Layout
+from dsgmcmc.kernels.compiling.calls import Layout
 from dsgmcmc.kernels.compiling.jit import indented
 from dsgmcmc.kernels.row_layout import aligned
-from dsgmcmc.types import Array, Float32, Float64
+from dsgmcmc.types import Array, Float32, Float64, Int64
 
 #: Rows of a tile; the rest of the rows is in tiles of 4, 2 and 1.
 TALL = 8
@@ -259,31 +259,26 @@ class OuterProducts(NamedTuple):
     out: Float32
 
 
-def add_outer_products(
-    cells: Sequence[OuterProducts],
-    *,
-    rank: int,
-    by_rating: bool = False,
-    table: CallTable | None = None,
-) -> None:
+def addresses(cells: Sequence[OuterProducts]) -> Int64:
+    """Return the addresses of the arrays of cells, which must stay alive and in their place."""
+    return CELL.addresses((*cell.ratings[:4], cell.features, cell.root, cell.out) for cell in cells)
+
+
+def add_outer_products(cells: Int64, dimension: int, *, rank: int, by_rating: bool = False) -> None:
     """Add the outer products of the ratings of cells to the statistics of their rows, in order.
 
     Parameters
     ----------
-    cells : sequence of OuterProducts
-        At least one; all have the same number of columns D.
+    cells : int64 array
+        `addresses` of the cells.
+    dimension : int
+        Number of columns D of all cells: K + 1 with biases, otherwise K.
     rank : int
-        K; with biases D = K + 1, otherwise D = K.
+        K.
     by_rating : bool, optional
         Whether every rating has a precision of its own, in place of g'_j.
-    table : CallTable, optional
-        Keeps the addresses of the arrays for the next call with the same arrays.
     """
-    if table is None:
-        table = CallTable(CELL)
-    calls = [(*cell.ratings[:4], cell.features, cell.root, cell.out) for cell in cells]
-    dimension = cells[0].features.shape[1]
-    _statistics_module(by_rating).add(table.addresses(calls), dimension, rank)
+    _statistics_module(by_rating).add(cells, dimension, rank)
 
 
 def squared_errors(theta: Float32, statistics: Float32) -> Float64:

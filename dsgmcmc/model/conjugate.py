@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isnan
 from typing import NamedTuple
 
 import numpy as np
@@ -82,7 +83,7 @@ def sums_of_rows(
 def sums_of_scales(rows: Rows, scaled: bool) -> Float64:
     """Sum of the rows' scales in every block, (blocks, 1) float64; if not scaled, their number."""
     if not scaled:
-        return np.array([[len(block.counts)] for block in rows.blocks], np.float64)
+        return rows.numbers
     return np.array([[block.row(WEIGHT.name).sum(dtype=np.float64)] for block in rows.blocks])
 
 
@@ -132,9 +133,20 @@ def draw_scale(precision: Float64, scales: Float64, rng: np.random.Generator) ->
     prod_k A / (A^2 + 1 / lambda_k).
     """
     logs = np.log(scales[:, None]) - np.log(scales[:, None] ** 2 + 1 / precision)
-    log_density = logs.sum(axis=1)
+    return draw_from(scales, logs.sum(axis=1), rng)
+
+
+def draw_from(values: Float64, log_density: Float64, rng: np.random.Generator) -> float:
+    """Draw one of some values, given the logarithms of their probabilities up to a constant.
+
+    The result is that of ``rng.choice``, whose checks take longer than the draw.
+    """
     weights = np.exp(log_density - log_density.max())
-    return float(rng.choice(scales, p=weights / weights.sum()))
+    cumulative = np.cumsum(weights / weights.sum())
+    if isnan(cumulative[-1]):
+        raise ValueError("a probability is not a number")
+    cumulative /= cumulative[-1]
+    return float(values[cumulative.searchsorted(rng.random(), side="right")])
 
 
 def draw_normal_gamma(

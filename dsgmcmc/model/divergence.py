@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from dsgmcmc.model.quantity import Quantity, Sampled
-from dsgmcmc.targets.state import Rows
+from dsgmcmc.targets.state import ParameterBlock, Rows
 from dsgmcmc.types import Float64
 
 #: Largest finite parameter, in float32.
@@ -35,25 +35,28 @@ def divergent_rows(
     drawn : sequence of str
         Other fields that draws contain.
     """
-    for rows in groups:
-        if not any(_describe(rows, position, largest, drawn)):
-            continue  # nearly always
-        for block in rows.blocks:
-            for found in _describe(block, position, largest, drawn):
-                yield f"block {block.index} of {block.factor.name} {found}"
+    blocks = [block for rows in groups for block in rows.blocks]
+    if not any(_describe(blocks, position, largest, drawn)):
+        return  # nearly always
+    for block in blocks:
+        for found in _describe([block], position, largest, drawn):
+            yield f"block {block.index} of {block.factor.name} {found}"
 
 
-def _describe(rows: Rows, position: str, largest: float, drawn: Sequence[str]) -> Iterator[str]:
-    """Yield what is out of bounds among some rows."""
-    theta = rows.joined(position, rows.dtype)
+def _describe(
+    blocks: Sequence[ParameterBlock], position: str, largest: float, drawn: Sequence[str]
+) -> Iterator[str]:
+    """Yield what is out of bounds among the rows of blocks."""
+    theta = np.concatenate([block[position] for block in blocks])
     squares = np.einsum("ij,ij->i", theta, theta)
-    worst = squares.max() / rows.dimension  # NaN if an element is NaN
+    worst = squares.max() / theta.shape[1]  # NaN if an element is NaN
     if not worst <= largest:
         yield f"has a row of mean square {worst:.3g}"
     for name in drawn:
-        if name not in rows.blocks[0].arrays:
+        arrays = [block[name].ravel() for block in blocks if name in block.arrays]
+        if not arrays:
             continue
-        size = np.abs(rows.joined(name, rows.dtype)).max(initial=0.0)
+        size = np.abs(np.concatenate(arrays)).max(initial=0.0)
         if not size <= MAX_FINITE:
             yield f"has a row whose {name} is {size:.3g}"
 

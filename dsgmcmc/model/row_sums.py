@@ -14,19 +14,19 @@ that multiply the row's elements in the predictor.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from operator import is_
 from typing import NamedTuple
 
 import numpy as np
 
-from dsgmcmc.kernels.compiling.calls import CallTable
 from dsgmcmc.kernels.formulas.formula import Formula, RowPrior, diagonal
 from dsgmcmc.kernels.gradient import product_kernel
 from dsgmcmc.kernels.normal_rows import (
-    CELL,
     OuterProducts,
     add_outer_products,
+    addresses,
     statistics_width,
 )
 from dsgmcmc.kernels.products import inner
@@ -36,7 +36,7 @@ from dsgmcmc.model.likelihoods.background import CommonPrecision
 from dsgmcmc.model.likelihoods.ordinal.logit_weights import NormalRatings
 from dsgmcmc.targets.base import REACH, Information, curvature_bound
 from dsgmcmc.targets.state import ParameterBlock, Rows
-from dsgmcmc.types import Array, Factor, Finish, Float32, Float64, Named, Shapes
+from dsgmcmc.types import Array, Factor, Finish, Float32, Float64, Int64, Named, Shapes
 
 #: Names of temporary arrays of blocks.
 STATISTICS = "statistics"
@@ -75,7 +75,8 @@ class MeanSquares(NamedTuple):
     grown: bool
 
 
-class _Statistics(NamedTuple):
+@dataclass
+class _Statistics:
     """Statistics of a factor's rows on this process.
 
     Attributes
@@ -85,9 +86,10 @@ class _Statistics(NamedTuple):
         Of all rows.
     parts : list of float32 array
         Views of `whole`, by block.
-    table : CallTable
     cells : list of OuterProducts
         The arrays from which they were last added up in one call, if they were.
+    calls : int64 array
+        Addresses of these arrays.
     source : list
         Field of the other factor and ratings of the cells of that call.
     """
@@ -95,9 +97,9 @@ class _Statistics(NamedTuple):
     rows: Rows
     whole: Float32
     parts: list[Float32]
-    table: CallTable
-    cells: list[OuterProducts]
-    source: list[object]
+    cells: Sequence[OuterProducts]
+    calls: Int64
+    source: Sequence[object]
 
 
 class RowSums:
@@ -174,7 +176,7 @@ class RowSums:
                     if rows.factor != factor:
                         for block in rows.blocks:
                             self._root(block)
-                add_outer_products(sums.cells, rank=rank, table=sums.table)
+                add_outer_products(sums.calls, sums.rows.dimension, rank=rank)
             return
         roots: dict[int, Float32] = {}
         cells = []
@@ -185,13 +187,19 @@ class RowSums:
             if alone and weighted is None:
                 cells.append(products)
             else:
-                add_outer_products([products], rank=rank, by_rating=weighted is not None)
+                add_outer_products(
+                    addresses([products]),
+                    sums.rows.dimension,
+                    rank=rank,
+                    by_rating=weighted is not None,
+                )
             self._timers.leave("gradient", begin)
         if cells:
+            sums.source = source
+            sums.cells = cells
+            sums.calls = addresses(cells)
             with self._timers("gradient"):
-                add_outer_products(cells, rank=rank, table=sums.table)
-            sums.source[:] = source
-            sums.cells[:] = cells
+                add_outer_products(sums.calls, sums.rows.dimension, rank=rank)
 
     def _outer_products(
         self,
@@ -254,7 +262,7 @@ class RowSums:
         n = len(rows.n_data)
         whole = self._memory[: n * width].reshape(n, width)
         parts = [part for _, part in rows.by_block(whole)]
-        return _Statistics(rows, whole, parts, CallTable(CELL), [], [])
+        return _Statistics(rows, whole, parts, (), np.zeros(0, np.int64), ())
 
     def _statistics_tour(self, factor: Factor, position: str) -> Iterator[RatingsCell]:
         """The cells on the tour that adds up the statistics of a factor's rows. Collective.

@@ -347,7 +347,8 @@ class FactorTarget(Target):
             with self.timers("draw"):
                 likelihood.draw_weights(context)
         rows, statistics = self._row_sums.statistics(factor, position)
-        if likelihood.has_noise:
+        # those of H are needed for noise scales alone: tau is drawn before the rows of W
+        if likelihood.has_noise and (factor == Factor.W or self.noise.factors):
             self._keep_errors(rows, statistics, position)
         self.draw_parts(context)
         scales = [likelihood.conditional_scale(block) for block in rows.blocks]

@@ -166,6 +166,16 @@ class Rows:
             block.arrays[name][:] = of_block
 
     @functools.cached_property
+    def numbers(self) -> Float64:
+        """Number of rows of every block, (blocks, 1); read only."""
+        return np.array([[len(block.counts)] for block in self.blocks], np.float64)
+
+    @functools.cached_property
+    def ones(self) -> Float32:
+        """A one for every row, (n,); read only."""
+        return np.ones(len(self.n_data), np.float32)
+
+    @functools.cached_property
     def n_data(self) -> Array:
         """Number of training data of every row, in the dtype of the arrays; read only."""
         return np.concatenate([block.counts for block in self.blocks]).astype(self.dtype)

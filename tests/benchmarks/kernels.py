@@ -22,7 +22,12 @@ from bench import arguments, run_program, say, say_head
 
 from dsgmcmc.kernels.compact_ratings import kernel_arguments
 from dsgmcmc.kernels.gradient import gradient_kernel
-from dsgmcmc.kernels.normal_rows import OuterProducts, add_outer_products, statistics_width
+from dsgmcmc.kernels.normal_rows import (
+    OuterProducts,
+    add_outer_products,
+    addresses,
+    statistics_width,
+)
 
 RATINGS = 200_000
 ROWS = 3000
@@ -81,7 +86,9 @@ def measure(k: int) -> list[float]:
     )
     seconds += fastest(lambda: weighted(*arrays, *scales, *errors, 1e-6))
     cell = OuterProducts(ratings, h, scales[1], sums)
-    seconds += fastest(lambda: add_outer_products([cell], rank=k))
+    seconds += fastest(
+        lambda: add_outer_products(addresses([cell]), cell.features.shape[1], rank=k)
+    )
     operations = 2 * width * RATINGS / seconds[-1]
     speeds = [RATINGS / 1e6 / duration for duration in seconds]
     return [*speeds, operations / 1e9, 100 * operations / 1e6 / functions.peak()]

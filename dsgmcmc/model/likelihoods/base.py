@@ -421,7 +421,7 @@ class Law(Observation, Part[Any]):
         """Field ``weight`` of a block's rows, (n,) float32; 1 if rows have no noise scales."""
         if self.heteroscedastic:
             return block.row(WEIGHT.name)
-        return np.ones(len(block.counts), np.float32)
+        return block.ones
 
     def noise_scale(self, block: ParameterBlock) -> Float32:
         """Noise scales g of a block's rows, (n,) float32; 1 if all rows have the same noise.

@@ -34,6 +34,7 @@ from typing_extensions import override
 
 from dsgmcmc.kernels.formulas.formula import Formula
 from dsgmcmc.kernels.philox import gammas
+from dsgmcmc.model.conjugate import draw_from
 from dsgmcmc.model.parts.base import (
     ChainFacts,
     DrawContext,
@@ -294,9 +295,8 @@ class Noise(Part[NoiseSettings]):
         blocks = [block for pair in pairs for block in pair if block.factor == factor]
 
         def draw(sums: dict[str, Float64]) -> dict[str, Float64]:
-            weights = np.exp(sums["log_density"] - sums["log_density"].max())
             rng = context.stream.generator(Purpose.NU)
-            return {"nu": np.array(rng.choice(NU_GRID, p=weights / weights.sum()))}
+            return {"nu": np.array(draw_from(NU_GRID, sums["log_density"], rng))}
 
         squares = {block: squares_of(block, context) for block in blocks}
         logs = [nu_log_density(of_block, most) for of_block in squares.values()]

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
+from functools import cached_property
 from math import sqrt
 from typing import ClassVar, NamedTuple, Self
 
@@ -277,7 +278,7 @@ class RowPriors(Part[RowSettings]):
             return mean, np.diag(1 / precision).astype(np.float64)
         return mean, np.linalg.inv(precision).astype(np.float64)
 
-    @property
+    @cached_property
     def unit(self) -> Float64:
         """Multipliers that convert the columns of a row to the ratings' own unit, (D,)."""
         unit = np.full(self.dimension, np.sqrt(self.scale))

@@ -14,6 +14,7 @@ from dsgmcmc.kernels.normal_draws import draw_normal_rows
 from dsgmcmc.kernels.normal_rows import (
     OuterProducts,
     add_outer_products,
+    addresses,
     squared_errors,
     statistics_width,
 )
@@ -76,7 +77,7 @@ def test_statistics_are_sums_of_outer_products(
     before = rng.normal(size=(len(counts), statistics_width(D))).astype(np.float32)
     found = before.copy()
     cell = OuterProducts(ratings, theta, root, found)
-    add_outer_products([cell], rank=rank, by_rating=by_rating)
+    add_outer_products(addresses([cell]), cell.features.shape[1], rank=rank, by_rating=by_rating)
 
     phi = theta.astype(float)
     bias = np.zeros(40)

@@ -9,6 +9,7 @@ from scipy import stats
 from support import Model, factor_target
 
 from dsgmcmc.model.conjugate import (
+    draw_from,
     draw_half_cauchy,
     draw_normal_gamma,
     draw_scale,
@@ -174,3 +175,19 @@ def test_wishart_draws_are_those_of_scipy(k: int) -> None:
         expected = np.atleast_2d(stats.wishart.rvs(k + 40, scale, random_state=theirs))
         assert draw_wishart(k + 40, scale, ours).tobytes() == expected.tobytes()
     assert ours.random() == theirs.random()
+
+
+def test_a_draw_from_a_grid_is_that_of_numpy():
+    values = np.array([0.5, 1.0, 4.0])
+    log_density = np.array([-3.0, 800.0, 799.0])
+    shares = np.exp(log_density - 800.0)
+    ours = np.random.default_rng(7)
+    theirs = np.random.default_rng(7)
+    for _ in range(50):
+        drawn = draw_from(values, log_density, ours)
+        assert drawn == theirs.choice(values, p=shares / shares.sum())
+
+
+def test_a_grid_without_finite_probabilities_is_refused():
+    with pytest.raises(ValueError, match="not a number"):
+        draw_from(np.ones(2), np.array([np.nan, 0.0]), np.random.default_rng(1))
