@@ -40,7 +40,7 @@ from dsgmcmc.densities.settings import DensitySection, check_settings, with_defa
 from dsgmcmc.densities.vector import NOT_CONDITIONAL, VectorTarget
 from dsgmcmc.densities.verdict import Mixing, reasons_to_doubt
 from dsgmcmc.diagnostics.convergence import split_interleaved
-from dsgmcmc.diagnostics.mixing import equal_weights, ess_bulk, ess_tail, halves, rhat
+from dsgmcmc.diagnostics.mixing import equal_weights, ess_smaller, halves, rhat
 from dsgmcmc.errors import (
     DivergenceError,
     InputError,
@@ -276,7 +276,7 @@ class Draws:
             unknown = np.full(self.theta.shape[2], np.nan)
             return Mixing(unknown, unknown)
         compared = halves(values) if len(self.theta) == 1 else values
-        ess = np.minimum(ess_bulk(values), ess_tail(values))
+        ess = ess_smaller(values)
         return Mixing(rhat(compared), ess)
 
     def to_arviz(self) -> Any:

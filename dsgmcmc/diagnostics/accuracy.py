@@ -243,7 +243,7 @@ def _worst(values: Float64, interleaved: int, measures: Sequence[str]) -> dict[s
     if "rhat" in measures:
         found["rhat"] = _largest(mixing.rhat(compared))
     if "ess" in measures:
-        found["ess"] = -_largest(-np.minimum(mixing.ess_bulk(chains), mixing.ess_tail(chains)))
+        found["ess"] = -_largest(-mixing.ess_smaller(chains))
     return found
 
 

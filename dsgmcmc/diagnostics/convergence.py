@@ -287,7 +287,7 @@ def _with_low_ess(diagnosis: dict[str, Any]) -> list[str]:
     ]
     predictions = diagnosis["predictions"]
     if predictions["ess_bulk"] is not None:
-        low = np.minimum(predictions["ess_bulk"], predictions["ess_tail"]) < limit
+        low = np.fmin(predictions["ess_bulk"], predictions["ess_tail"]) < limit
         if low.mean() > SHARE_LEFT_OUT:
             labels.append(f"{low.mean():.0%} of the predictions")
     return labels

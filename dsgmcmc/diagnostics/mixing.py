@@ -58,15 +58,27 @@ def rhat(values: Float64) -> Float64:
 
 
 def ess_bulk(values: Float64) -> Float64:
-    """Return the effective sample size of all chains for averages; `values` as in `rhat`."""
+    """Return the effective sample size of all chains for averages; `values` as in `rhat`.
+
+    NaN for a constant quantity.
+    """
     return _ess(_normal_scores(halves(values)))
 
 
 def ess_tail(values: Float64) -> Float64:
-    """Return the smaller effective sample size of all chains for the quantiles `TAILS`."""
+    """Return the smaller effective sample size of all chains for the quantiles `TAILS`.
+
+    A tail without draws beyond its quantile, as of what is nearly always the same, is left out; NaN
+    if both are.
+    """
     quantiles = np.quantile(values, TAILS, axis=(0, 1))
     below = [_ess(halves((values <= quantile).astype(np.float64))) for quantile in quantiles]
-    return np.minimum(*below)
+    return np.fmin(*below)
+
+
+def ess_smaller(values: Float64) -> Float64:
+    """Return the smaller of bulk and tail ESS, of which NaN is left out."""
+    return np.fmin(ess_bulk(values), ess_tail(values))
 
 
 def halves(values: Float64) -> Float64:
@@ -129,7 +141,7 @@ def _ess(values: Float64) -> Float64:
     even = np.take_along_axis(rho, 2 * last[None], axis=0)[0]  # of the pair at which the sum stops
     tau = -1 + 2 * monotone.sum(axis=0) + np.maximum(even, 0.0)
     draws = n_halves * n
-    ess = np.where(total > 0, draws / np.maximum(tau, 1 / np.log10(draws)), draws)
+    ess = np.where(total > 0, draws / np.maximum(tau, 1 / np.log10(draws)), np.nan)
     return np.asarray(ess, np.float64)
 
 

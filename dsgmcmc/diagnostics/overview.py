@@ -6,6 +6,7 @@ Also the check of all files of a run.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import isnan
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
@@ -302,12 +303,12 @@ def convergence_table(diagnosis: Mapping[str, Any]) -> TextTable:
 
 
 def _measures(line: Mapping[str, Any]) -> list[str]:
-    """Return R-hat, bulk ESS and tail ESS of a line as text; of a list, the worst value."""
+    """Return R-hat, bulk ESS and tail ESS of a line as text; of a list, the worst value but NaN."""
     texts = []
     for name, digits, worst in (("rhat", 3, max), ("ess_bulk", 0, min), ("ess_tail", 0, min)):
         value = line[name]
         if isinstance(value, list):
-            value = worst(value)
+            value = worst((number for number in value if not isnan(number)), default=None)
         texts.append("-" if value is None else f"{value:,.{digits}f}")
     return texts
 

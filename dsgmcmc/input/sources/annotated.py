@@ -39,12 +39,28 @@ def refuse_modalities(X: Any) -> None:
 
 
 def data_array_of(X: Any, choice: Reading) -> Any:
-    """Return the variable of a Dataset that is read; other objects are returned unchanged."""
-    if not is_dataset(X):
-        return X
-    variables = {str(name): variable for name, variable in X.data_vars.items()}
-    candidates = [name for name, variable in variables.items() if len(variable.dims) == 2]
-    return variables[select("X", candidates, choice)]
+    """Return the variable of a Dataset that is read; other objects are returned unchanged.
+
+    Raises InputError if xarray made its zeros missing.
+    """
+    if is_dataset(X):
+        variables = {str(name): variable for name, variable in X.data_vars.items()}
+        candidates = [name for name, variable in variables.items() if len(variable.dims) == 2]
+        X = variables[select("X", candidates, choice)]
+    if is_data_array(X):
+        _refuse_lost_zeros(X)
+    return X
+
+
+def _refuse_lost_zeros(X: Any) -> None:
+    """Raise InputError if stored zeros are missing: 0 is zarr's fill value of whole numbers."""
+    of_file = X.encoding
+    stored = np.dtype(of_file.get("dtype") or float)
+    if stored.kind in "iu" and of_file.get("_FillValue") == 0 and X.isnull().any():
+        raise InputError(
+            "xarray made the zeros of X missing, as 0 is the fill value of its file: open it with"
+            " mask_and_scale=False, or give X.drop_encoding() if 0 means missing"
+        )
 
 
 def annotated_matrix(X: Any, choice: Reading) -> LabelledMatrix:

@@ -175,3 +175,17 @@ def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
     with scipy.io.netcdf_file(path, "w") as file:
         file.createDimension("user", 2)
     assert "no variable of two dimensions (it has none)" in refused(path)
+
+
+def test_zeros_that_xarray_made_missing_are_refused(tmp_path: Path) -> None:
+    """0 is the fill value of a file of whole numbers, as of a zarr store: its zeros are NaN."""
+    counts = xarray.DataArray([[0, 2, 3], [1, 0, 2]], dims=("user", "item"))
+    counts.encoding["_FillValue"] = 0
+    counts.to_dataset(name="rating").to_netcdf(tmp_path / "counts.nc", engine="h5netcdf")
+    with xarray.open_dataset(tmp_path / "counts.nc") as opened:
+        for X in (opened, opened["rating"]):
+            with pytest.raises(InputError, match="open it with mask_and_scale=False"):
+                read_ratings(X)
+        assert len(read_ratings(opened["rating"].drop_encoding())["user"]) == 4
+    with xarray.open_dataset(tmp_path / "counts.nc", mask_and_scale=False) as opened:
+        assert len(read_ratings(opened["rating"])["user"]) == 6
