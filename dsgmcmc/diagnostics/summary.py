@@ -134,12 +134,13 @@ def _scores(summary: Summary) -> list[str]:
     coverage = ", ".join(
         f"{float(level):.0%}: {share:.1%}" for level, share in summary["coverage"].items()
     )
-    lines = [
-        _errors(summary),
-        *_log_score(summary),
-        *_two_levels(summary),
-        f"ratings inside their predictive intervals: {coverage}",
-    ]
+    errors = _errors(summary)
+    lines = [*_log_score(summary), *_two_levels(summary)]
+    if summary.get("tau") is None and lines:
+        lines.append(errors)  # levels and counts are not measured by distances
+    else:
+        lines.insert(0, errors)
+    lines.append(f"ratings inside their predictive intervals: {coverage}")
     if summary.get("bounded"):
         lines.append(
             f"test ratings: {summary['bounded']:,} of {summary['test_ratings']:,} are known only by"
@@ -166,16 +167,20 @@ def _why_unscored(summary: Summary) -> str:
 
 
 def _errors(summary: Summary) -> str:
-    """Return a line with RMSE and MAE, the baselines' RMSE, and the precision of the noise."""
+    """Return a line with RMSE and MAE, the baselines' RMSE, and the precision of the noise.
+
+    It begins with the RMSE of logarithms if these have the noise.
+    """
+    line = ""
+    if "rmse_log" in summary:
+        line = f"RMSE of logarithms {written(summary['rmse_log'])}, "
     point = summary.get("point", "mean")
-    line = f"RMSE of the posterior {point} {written(summary['rmse_mean'])}"
+    line += f"RMSE of the posterior {point} {written(summary['rmse_mean'])}"
     simple = summary.get("baselines")
     if simple:
         line += f" (biases only {written(simple['biases_only'])}"
         line += f", mean only {written(simple['mean_only'])})"
     line += f", MAE {written(summary['mae_mean'])}"
-    if "rmse_log" in summary:
-        line += f", RMSE of logarithms {written(summary['rmse_log'])}"
     if summary.get("tau") is not None:
         line += f", tau {summary['tau']:.4g}"
     return line

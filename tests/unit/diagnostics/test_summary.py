@@ -133,11 +133,14 @@ def test_a_stopped_run_is_not_doubted():
 
 
 def test_a_run_of_levels_has_no_tau():
-    """A run on levels or clicks lacks tau or errors, and is not doubted for it."""
+    """A run on levels or clicks lacks tau or errors, and is not doubted for it; of levels the log
+    probability comes first.
+    """
     levels = GOOD | {"tau": None, "log_probability": -1.25}
-    assert "tau" not in result(levels)[0]
-    assert result(levels)[1] == "log probability of a recorded rating -1.2500"
-    assert result(levels | {"over_biases": SIMPLE})[1].endswith(
+    assert result(levels)[0] == "log probability of a recorded rating -1.2500"
+    assert result(levels)[1].startswith("RMSE of the posterior mean")
+    assert "tau" not in result(levels)[1]
+    assert result(levels | {"over_biases": SIMPLE})[0].endswith(
         "rating -1.2500 (biases only -1.3000)"
     )
     assert result(levels | {"rmse_mean": None, "test_ratings": 0}) == [
