@@ -25,7 +25,7 @@ from dsgmcmc.config.chain import ResolvedChain
 from dsgmcmc.config.units import LEAST_DRAWS, format_accuracy, parse_accuracy
 from dsgmcmc.diagnostics import mixing
 from dsgmcmc.diagnostics.convergence import SHARE_LEFT_OUT, split_interleaved
-from dsgmcmc.posterior import traces
+from dsgmcmc.posterior.moments import last_draws
 from dsgmcmc.settings import named
 from dsgmcmc.targets.base import Monitored
 from dsgmcmc.types import Float64
@@ -161,14 +161,14 @@ def check_accuracy(config: ResolvedChain, gathered: Sequence[ProcessDraws]) -> A
         blocks = [monitored[key] for key in sorted(monitored) if key[0] == chain]
         predictions.append(np.concatenate([block.values for block in blocks], axis=1))
         log_likelihoods.append(np.sum([block.score for block in blocks], axis=0))
-    weights = traces.last_draws([chain.weights for chain in progress.values()])
+    weights = last_draws([chain.weights for chain in progress.values()])
     found: dict[str, float] = {}
     if mixing.equal_weights(weights):
         log_likelihood = None
         if log_likelihoods[0].size:
-            log_likelihood = traces.last_draws(log_likelihoods)
+            log_likelihood = last_draws(log_likelihoods)
         found = accuracy(
-            traces.last_draws(predictions).astype(np.float64),
+            last_draws(predictions).astype(np.float64),
             config.interleaved,
             list(config.accuracy_limits),
             log_likelihood,

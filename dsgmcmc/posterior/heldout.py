@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -84,10 +83,6 @@ class TestPredictions(NamedTuple):
         if self.lower is None:
             return self.rating
         return self.lower
-
-    def exact_or_nan(self) -> Float64:
-        """Return the ratings, with NaN for those that are known only by bounds."""
-        return np.where(self.bounded, np.nan, self.rating)
 
     def exact(self) -> TestPredictions:
         """Return the predictions of the ratings that are not known only by bounds."""
@@ -174,22 +169,24 @@ def _pooled(posteriors: Sequence[Snapshot], facts: Facts) -> Iterator[TestPredic
             yield TestPredictions(**pooled, limits=limits, resolution=resolution)
 
 
-#: Predictions of open runs; a report or a comparison uses the predictions of a run several times.
-_PREDICTED: WeakKeyDictionary[Run, TestPredictions] = WeakKeyDictionary()
-
-
 def predict_test(run: Run) -> TestPredictions:
     """Return predictions of the test ratings, in the order of `Run.test_pairs`.
 
-    They are pooled over chains.
+    They are pooled over chains, and the run keeps them.
 
     Raises
     ------
     InputError
         If the run had no test ratings, or has not ended.
     """
-    if run in _PREDICTED:
-        return _PREDICTED[run]
+    if TestPredictions not in run.kept:
+        run.kept[TestPredictions] = _predict_test(run)
+    test: TestPredictions = run.kept[TestPredictions]
+    return test
+
+
+def _predict_test(run: Run) -> TestPredictions:
+    """Return what `predict_test` does, read from the posteriors."""
     if not len(run.test_pairs()[0]):
         raise InputError(
             f"{run.path} was sampled without test ratings: prepare the data with"
@@ -205,7 +202,4 @@ def predict_test(run: Run) -> TestPredictions:
     for field, first in parts[0].items():
         if isinstance(first, np.ndarray):
             joined[field] = np.concatenate([part[field] for part in parts])
-    _PREDICTED[run] = TestPredictions(
-        **joined, limits=run.limits, resolution=resolution_from(run.facts)
-    )
-    return _PREDICTED[run]
+    return TestPredictions(**joined, limits=run.limits, resolution=resolution_from(run.facts))

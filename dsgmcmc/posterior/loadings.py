@@ -24,7 +24,7 @@ import numpy as np
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.index import Vocabulary
-from dsgmcmc.posterior.moments import Estimates, over_draws, spread_positions
+from dsgmcmc.posterior.moments import Estimates, over_draws, saved_of_chains, spread_positions
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.settings import named
 from dsgmcmc.tables.result import Table
@@ -233,13 +233,10 @@ def turned_loadings(run: Run) -> Float64:
     They are the last saved draws of each chain, as many as the shortest chain has.
     """
     orientation = Orientation.find(run)
-    by_chain: dict[int, list[Float64]] = {chain: [] for chain, _ in run.draws}
+    turned = []
     for position, rotation in enumerate(orientation.rotations):
-        columns = rotation[:, : orientation.n_factors]
-        chain, _ = run.draws[position]
-        by_chain[chain].append(loadings_at(run, position) @ columns)
-    length = min(map(len, by_chain.values()))
-    return np.array([draws[len(draws) - length :] for draws in by_chain.values()])
+        turned.append(loadings_at(run, position) @ rotation[:, : orientation.n_factors])
+    return saved_of_chains(run, turned)
 
 
 def variance_shares(run: Run) -> Float64:

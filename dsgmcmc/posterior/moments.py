@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from dsgmcmc.posterior.run import Run
-from dsgmcmc.types import Float64
+from dsgmcmc.types import Array, Float64
 
 
 class Estimates(NamedTuple):
@@ -25,6 +25,23 @@ def spread_positions(run: Run, number: int) -> list[int]:
         np.linspace(0, len(run.draws) - 1, number).astype(int)
     ).tolist()
     return positions
+
+
+def last_draws(chains: Sequence[Sequence[Array] | Array]) -> Array:
+    """Stack the last draws of all chains, as many from every chain as the shortest chain has."""
+    length = min(map(len, chains))
+    return np.stack([np.asarray(chain[len(chain) - length :]) for chain in chains])
+
+
+def saved_of_chains(run: Run, arrays: Sequence[Array]) -> Array:
+    """Stack arrays at all saved draws, in the order of `Run.draws`: (chains, draws, ...).
+
+    There are the last draws of each chain, as many as the shortest chain has.
+    """
+    by_chain: dict[int, list[Array]] = {}
+    for (chain, _), array in zip(run.draws, arrays, strict=True):
+        by_chain.setdefault(chain, []).append(array)
+    return last_draws([*by_chain.values()])
 
 
 def over_draws(run: Run, arrays_at: Callable[[int], Mapping[str, Float64]]) -> dict[str, Estimates]:

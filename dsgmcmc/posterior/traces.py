@@ -31,8 +31,9 @@ import numpy as np
 
 from dsgmcmc.model.quantity import Quantity
 from dsgmcmc.posterior.draws import ENTITIES
+from dsgmcmc.posterior.moments import last_draws
 from dsgmcmc.posterior.run import Run
-from dsgmcmc.types import Array, Float64, Int64
+from dsgmcmc.types import Float64, Int64
 
 #: Probability of the intervals of `importance`.
 LEVEL = 0.9
@@ -158,12 +159,6 @@ def draw_weights(run: Run) -> Float64:
 def traced(run: Run, name: str) -> Float64:
     """Return the last draws of a quantity in `Run.traces`, (chains, draws, width) float64."""
     return last_draws([trace[name] for trace in run.traces])
-
-
-def last_draws(chains: Sequence[Array]) -> Array:
-    """Stack the last draws of all chains, as many from every chain as the shortest chain has."""
-    length = min(map(len, chains))
-    return np.stack([chain[len(chain) - length :] for chain in chains])
 
 
 # ---------------------------------------------------------------------- importance

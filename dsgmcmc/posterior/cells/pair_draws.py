@@ -14,10 +14,10 @@ import numpy as np
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.likelihoods.limits import resolution_from
-from dsgmcmc.model.predictive.base import Predictive
 from dsgmcmc.parallel.machine import memory_for_data
 from dsgmcmc.posterior.cells.predict import Predictor
 from dsgmcmc.posterior.heldout import predict_test
+from dsgmcmc.posterior.moments import saved_of_chains
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.settings import PredictOptions
 from dsgmcmc.ratings.format import known_by_bounds
@@ -46,6 +46,14 @@ class ObservedPairs(NamedTuple):
     rating: Float64
     bounds: tuple[Float64, Float64] | None
 
+    def select(self, chosen: Array) -> ObservedPairs:
+        """Return some pairs, by their positions."""
+        bounds = None
+        if self.bounds is not None:
+            lower, upper = self.bounds
+            bounds = (lower[chosen], upper[chosen])
+        return ObservedPairs(self.users[chosen], self.items[chosen], self.rating[chosen], bounds)
+
     def exact_or_nan(self) -> Float64:
         """Return the ratings, with NaN for those that are known only by bounds."""
         if self.bounds is None:
@@ -55,13 +63,8 @@ class ObservedPairs(NamedTuple):
 
 def observed_tests(run: Run, index: Int64) -> ObservedPairs:
     """Return some test ratings of a run that has ended, by their positions."""
-    users, items = (rows[index] for rows in run.test_pairs())
     test = predict_test(run)
-    bounds = None
-    if test.bounds is not None:
-        lower, upper = test.bounds
-        bounds = (lower[index], upper[index])
-    return ObservedPairs(users, items, test.rating[index], bounds)
+    return ObservedPairs(*run.test_pairs(), test.rating, test.bounds).select(index)
 
 
 def observed_training(run: Run) -> ObservedPairs:
@@ -124,8 +127,8 @@ def can_be_drawn(run: Run) -> bool:
 def draw_pairs(run: Run, pairs: ObservedPairs) -> PairDraws:
     """Draw ratings of observed pairs, and score the observed ones, at every saved draw."""
     predictor = Predictor(run, PredictOptions(clip=True))
-    drawn: dict[int, list[Array]] = {}
-    scored: dict[int, list[Array]] = {}
+    drawn = []
+    scored = []
     for position, (chain, iteration) in enumerate(run.draws):
         rng = np.random.default_rng([run.config.seed, chain, iteration])
         ratings = np.empty(len(pairs.rating))
@@ -133,22 +136,8 @@ def draw_pairs(run: Run, pairs: ObservedPairs) -> PairDraws:
         for rows, predictive in predictor.distributions(pairs.users, pairs.items, [position]):
             predictive.resolution = resolution_from(run.facts)
             ratings[rows] = run.limits.clip(predictive.quantile(rng.random(len(rows))))
-            scores[rows] = _scores(predictive, pairs, rows)
-        drawn.setdefault(chain, []).append(ratings)
-        scored.setdefault(chain, []).append(scores)
-    length = min(map(len, drawn.values()))
-    return PairDraws(
-        *(
-            np.array([of_chain[-length:] for of_chain in by_chain.values()])
-            for by_chain in (drawn, scored)
-        )
-    )
-
-
-def _scores(predictive: Predictive, pairs: ObservedPairs, rows: Array) -> Float64:
-    """Return the log scores of some of the observed ratings."""
-    bounds = None
-    if pairs.bounds is not None:
-        lower, upper = pairs.bounds
-        bounds = (lower[rows], upper[rows])
-    return predictive.log_scores(pairs.rating[rows], bounds).recorded()
+            observed = pairs.select(rows)
+            scores[rows] = predictive.log_scores(observed.rating, observed.bounds).recorded()
+        drawn.append(ratings)
+        scored.append(scores)
+    return PairDraws(saved_of_chains(run, drawn), saved_of_chains(run, scored))

@@ -161,8 +161,10 @@ class Predictor:
 
         They are that of a rating of at least the bound, and that of every level.
         """
-        columns = self.columns(users, items)
-        return np.stack([columns[name] for name in self._probabilities], axis=1)
+        found = np.empty((len(users), len(self._probabilities)), np.float32)
+        for rows, predictive in self.distributions(users, items):
+            found[rows] = np.stack(self._probabilities_of(predictive), axis=1)
+        return found
 
     def index_of(self, entity: str, names: Any) -> Int32:
         """Return indices of users or items by name; -1 for those of which nothing is known."""

@@ -23,7 +23,7 @@ from dsgmcmc.posterior.matrix.known import KnownCells
 from dsgmcmc.posterior.matrix.labels import RowsOf
 from dsgmcmc.posterior.matrix.ranking import ranking
 from dsgmcmc.posterior.matrix.target import other_matrix, training_matrix
-from dsgmcmc.posterior.matrix.three_way import CellCompletion
+from dsgmcmc.posterior.matrix.three_way import complete_cube, complete_table
 from dsgmcmc.posterior.rows.columns import form_of_run
 from dsgmcmc.posterior.settings import PredictOptions
 from dsgmcmc.tables.frames import as_frame
@@ -102,7 +102,7 @@ class Matrices(FittedState):
                 return mean, sd
             return mean
         target, predictor = self._target(X, rows)
-        completion = Completion(self._fitted(), target.items, self.clip, predictor)
+        completion = Completion(predictor, target.items)
         fitted = known == "fitted"
         matrices, sds = complete(
             completion, target, draws=draws, sd=return_std, fitted=fitted, noise=noise
@@ -231,13 +231,14 @@ class Matrices(FittedState):
         cube = X
         if cube is None:
             cube = self._cube
-        cells = CellCompletion(
-            self._fitted(), self._rows.newcomers, self._rows.new, self._rows.data, self.clip
-        )
-        mean, sd = cells.complete(cube, fitted, draws)
+        if draws:
+            raise InputError("cells of three directions are not drawn: leave out draws")
+        predictor = self._rows.predictor(PredictOptions(clip=self.clip))
         if cube is None:
-            return self._table(mean), self._table(sd)
-        return mean, sd
+            known = KnownCells(self._fitted(), self._rows.data, self._rows.new)
+            table, table_sd = complete_table(predictor, known, fitted=fitted)
+            return self._table(table), self._table(table_sd)
+        return complete_cube(predictor, cube, fitted=fitted)
 
     def _target(self, X: Any, whose: RowsOf | None) -> tuple[MatrixTarget, Predictor]:
         """Return the matrix that is completed, and what predicts its rows."""

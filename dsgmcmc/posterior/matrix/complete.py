@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dsgmcmc.errors import InputError
-from dsgmcmc.model.limits import UNLIMITED
 from dsgmcmc.model.predictive.base import PredictorDraws
 from dsgmcmc.posterior.cells.predict import Predictor
 from dsgmcmc.posterior.lists.screen import STACK_BYTES, Average, Stack, TableAverage, expectation
@@ -28,7 +27,6 @@ from dsgmcmc.posterior.matrix.draws import MatrixDraws
 from dsgmcmc.posterior.matrix.known import BoundedCells, cells_in_rows
 from dsgmcmc.posterior.moments import Estimates
 from dsgmcmc.posterior.run import Run
-from dsgmcmc.posterior.settings import PredictOptions
 from dsgmcmc.types import Array, Float64, Int32
 
 #: Cells of a block if products of matrices predict it, and if it is predicted draw by draw.
@@ -108,33 +106,27 @@ class Completion:
 
     Parameters
     ----------
-    run : Run
-        A run with saved draws.
+    predictor : Predictor
+        It has the indices of rows that were not sampled.
     items : (J,) int32
         Columns of the matrix: rows of items in the run, -1 for items without ratings.
-    clip : bool
-        Whether to clip predictions to the range of the levels, if any, and of counts at 0.
-    predictor : Predictor, optional
-        It has the indices of rows that were not sampled.
     """
 
-    run: Run
+    predictor: Predictor
     items: Int32
-    clip: bool = True
-    predictor: Predictor | None = None
 
-    def __post_init__(self) -> None:
-        self.run.need_draws()
+    @property
+    def run(self) -> Run:
+        """The run, which has saved draws."""
+        return self.predictor.run
+
+    def _are_sampled(self, entity: str, index: Int32) -> bool:
+        """Return whether all these users (or items) were sampled."""
+        return bool(self.predictor.predictors.rows[entity].are_sampled(index).all())
 
     @cached_property
     def _draws(self) -> MatrixDraws:
-        return MatrixDraws(self.run, self._predictor.predictors.rows, self.items)
-
-    @cached_property
-    def _predictor(self) -> Predictor:
-        if self.predictor is not None:
-            return self.predictor
-        return Predictor(self.run, PredictOptions(clip=self.clip))
+        return MatrixDraws(self.run, self.predictor.predictors.rows, self.items)
 
     @cached_property
     def _stack(self) -> Stack | None:
@@ -142,7 +134,7 @@ class Completion:
         run = self.run
         if run.has_effects or run.config.law.transform.name != "identity":
             return None
-        if Stack.nbytes(run) > STACK_BYTES or not _are_known(self.items, len(run.items)):
+        if Stack.nbytes(run) > STACK_BYTES or not self._are_sampled("item", self.items):
             return None
         return Stack(run)
 
@@ -226,7 +218,7 @@ class Completion:
         those of `within`.
         """
         average = self._average
-        if average is None or not _are_known(users, len(self.run.users)):
+        if average is None or not self._are_sampled("user", users):
             return self.moments(users, bounded).mean
         assert self._stack is not None
         rows = self._stack.users(users)
@@ -236,7 +228,7 @@ class Completion:
         else:
             means, _ = self._stack.moments(rows, average)
             means += np.float32(average.start)
-        means = self._clipped(means[:, self.items])
+        means = self.predictor.limits.clip(means[:, self.items])
         if bounded is not None:
             means[bounded.row, bounded.column] = self.within(users, bounded).mean
         return means
@@ -255,11 +247,11 @@ class Completion:
 
     def _moments(self, users: Int32) -> Estimates:
         """Return moments of cells of which no bounds are known."""
-        known_rows = _are_known(users, len(self.run.users))
-        if self._average is not None and known_rows and self.run.config.law.is_linear:
+        is_linear = self._average is not None and self.run.config.law.is_linear
+        if is_linear and self._are_sampled("user", users):
             return self._linear_moments(users)
         shape = (len(users), len(self.items))
-        mean, sd = self._predictor.moments(
+        mean, sd = self.predictor.moments(
             np.repeat(users, len(self.items)), np.tile(self.items, len(users))
         )
         return Estimates(mean.reshape(shape), sd.reshape(shape))
@@ -279,7 +271,7 @@ class Completion:
             of_users[:, position] = weight * noise * draw.inverse_scale["user"][users]
             of_items[position] = draw.inverse_scale["item"][self.items]
         variance += of_users @ of_items
-        return Estimates(self._clipped(mean + np.float32(run.mean)), np.sqrt(variance))
+        return Estimates(self.predictor.limits.clip(mean + np.float32(run.mean)), np.sqrt(variance))
 
     def _noise(self, position: int) -> float:
         """Return the variance of a rating at noise scales of 1, at a draw."""
@@ -294,10 +286,6 @@ class Completion:
         )
         return float(run.config.law.predictive(one_rating).sd[0]) ** 2
 
-    def _clipped(self, cells: Array) -> Array:
-        limits = self.run.limits if self.clip else UNLIMITED
-        return limits.clip(cells)
-
     def summaries(
         self, users: Int32, names: Sequence[str], bounded: BoundedCells | None = None
     ) -> dict[str, Array]:
@@ -305,14 +293,14 @@ class Completion:
 
         `bounded` is as for `means`.
         """
-        columns = self._predictor.columns(
+        columns = self.predictor.columns(
             np.repeat(users, len(self.items)), np.tile(self.items, len(users))
         )
         cells = {name: columns[name].reshape(len(users), len(self.items)) for name in names}
         if bounded is None:
             return cells
-        within = self.within(users, bounded, self._predictor.options.levels)
-        named = dict(zip(self._predictor.options.predicted_columns, within, strict=True))
+        within = self.within(users, bounded, self.predictor.options.levels)
+        named = dict(zip(self.predictor.options.predicted_columns, within, strict=True))
         for name in names:
             cells[name][bounded.row, bounded.column] = named[name]
         return cells
@@ -337,7 +325,7 @@ class Completion:
         parts = []
         for start in range(0, len(bounded.row), PAIRS_WITHIN):
             part = bounded.select(slice(start, start + PAIRS_WITHIN))
-            draws = self._predictor.predictors.at(users[part.row], self.items[part.column])
+            draws = self.predictor.predictors.at(users[part.row], self.items[part.column])
             values = np.stack(
                 [
                     self._quantiles_within(np.full(draws.eta.shape, node), draws, part)
@@ -406,21 +394,19 @@ class Completion:
         draws = self._draws.drawn(position, users, first, number)
         if not noise:
             expected = run.config.law.expectation(draws, run.mean, run.levels).mean
-            return self._clipped(expected.reshape(len(users), -1))
+            return self.predictor.limits.clip(expected.reshape(len(users), -1))
         uniforms = self._draws.uniforms(users, first, number)
         predictive = run.config.law.predictive(draws, run.mean, run.levels)
-        drawn = self._clipped(predictive.quantile(uniforms.reshape(-1)).reshape(uniforms.shape))
+        drawn = self.predictor.limits.clip(
+            predictive.quantile(uniforms.reshape(-1)).reshape(uniforms.shape)
+        )
         if bounded is not None:
             cells = (bounded.row, bounded.column)
             chosen = np.ravel_multi_index(cells, uniforms.shape)
             p = uniforms[cells][:, None]
-            values = self._quantiles_within(p, draws.at(chosen), bounded)[:, 0]
-            drawn[cells] = np.clip(values, bounded.lower, bounded.upper)
+            within = self._quantiles_within(p, draws.at(chosen), bounded)[:, 0]
+            drawn[cells] = np.clip(within, bounded.lower, bounded.upper)
         return drawn
-
-
-def _are_known(index: Int32, number: int) -> bool:
-    return bool(np.all((index >= 0) & (index < number)))
 
 
 @dataclass(frozen=True)

@@ -118,8 +118,7 @@ class MatrixDraws:
     def _parts(self, users: Int32, first: int) -> Int64:
         """Return what addresses the random numbers of each row of a block."""
         in_matrix = NEW_ROWS + first + np.arange(len(users))
-        known = (users >= 0) & (users < len(self.run.users))
-        return np.where(known, users, in_matrix)
+        return np.where(self.rows["user"].are_sampled(users), users, in_matrix)
 
     def _products(self, users: Float32, items: Float32) -> Float32:
         """Return the predictors of all pairs of rows, (n, J)."""

@@ -93,8 +93,7 @@ class MatrixFile:
 
     @cached_property
     def _completion(self) -> Completion:
-        predictor = Predictor(self.run, self.options)
-        return Completion(self.run, self.items, self.options.clip, predictor)
+        return Completion(Predictor(self.run, self.options), self.items)
 
     @cached_property
     def _others(self) -> list[str]:
@@ -102,7 +101,7 @@ class MatrixFile:
 
         Raises InputError if ratings have no standard deviation.
         """
-        names = Predictor(self.run, self.options).names
+        names = self._completion.predictor.names
         if self.sd and "sd" not in names:
             raise InputError(
                 "under student-t, ratings on a log scale have no standard deviation: use --interval"
@@ -187,7 +186,7 @@ class MatrixFile:
     def _summaries(self, bounded: BoundedCells | None) -> Iterator[Block]:
         """Yield predictions of all cells with what was asked for beside them."""
         completion = self._completion
-        point = Predictor(self.run, self.options).names[0]
+        point = completion.predictor.names[0]
         for rows in completion.blocks(self.users, by_draws=True):
             within = cells_in_rows(bounded, rows)
             found = completion.summaries(self.users[rows], [point, *self._others], within)

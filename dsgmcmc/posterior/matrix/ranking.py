@@ -12,8 +12,10 @@ from typing import Literal
 import numpy as np
 
 from dsgmcmc.errors import InputError
+from dsgmcmc.posterior.cells.predict import Predictor
 from dsgmcmc.posterior.matrix.complete import Completion
 from dsgmcmc.posterior.run import Run
+from dsgmcmc.posterior.settings import PredictOptions
 from dsgmcmc.tables.result import Table
 from dsgmcmc.types import Float64, Int32
 
@@ -87,7 +89,7 @@ def averages_at_draws(run: Run, kind: str, over: Int32 | None = None) -> Float64
         else:
             items = over
     number = min(DRAWS, len(run.draws))
-    completion = Completion(run, items, clip=False)
+    completion = Completion(Predictor(run, PredictOptions()), items)
     completion.need_distribution()
     averages = np.zeros((number, len(run.vocabulary(kind))))
     for block in completion.filled(users, None, draws=number, noise=False):

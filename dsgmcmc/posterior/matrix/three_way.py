@@ -6,8 +6,7 @@ all values of the three columns.
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -16,54 +15,31 @@ from dsgmcmc.posterior.cells.predict import Predictor
 from dsgmcmc.posterior.draws import ENTITIES
 from dsgmcmc.posterior.index import Vocabulary
 from dsgmcmc.posterior.matrix.known import KnownCells, as_written
-from dsgmcmc.posterior.rows.added import FoldIn
-from dsgmcmc.posterior.rows.new_ratings import NewRatings
 from dsgmcmc.posterior.run import Run
-from dsgmcmc.posterior.settings import PredictOptions
 from dsgmcmc.tables.frames import coordinate, is_data_array
 from dsgmcmc.tables.result import Table
 from dsgmcmc.types import Array, Float64, Int32
 
 
-class CellCompletion(NamedTuple):
-    """Completes a table of three directions.
+def complete_table(predictor: Predictor, cells: KnownCells, *, fitted: bool) -> tuple[Table, Table]:
+    """Return a table with a row for each cell, with means and with sds.
 
-    Attributes
-    ----------
-    run : Run
-    newcomers, new : FoldIn, NewRatings, optional
-        Rows and ratings that were folded in.
-    data : Path, optional
-        Path of the run's ratings file, if it was moved.
-    clip : bool
-        Whether to clip predictions to the range of the levels, if any, and of counts at 0.
+    Known cells stay as they were given, with an sd of 0, unless they are `fitted`, too.
     """
+    columns = grid_of(predictor.run)
+    known = known_in_run(predictor, columns, cells)
+    mean, sd = complete_cells(predictor, columns, known, fitted=fitted)
+    return Table({**columns, "rating": mean}), Table({**columns, "rating": sd})
 
-    run: Run
-    newcomers: FoldIn | None = None
-    new: NewRatings | None = None
-    data: Path | None = None
-    clip: bool = True
 
-    def complete(self, cube: Any, fitted: bool, draws: int) -> tuple[Any, Any]:
-        """Return a DataArray, or without one a `Table` of all cells, with means and with sds.
+def complete_cube(predictor: Predictor, cube: Any, *, fitted: bool) -> tuple[Any, Any]:
+    """Return a DataArray with means and one with sds, as `complete_table` does.
 
-        Known cells stay as they were given, with an sd of 0, unless they are `fitted`, too. Raises
-        InputError if `draws` are asked for, or the dimensions are not the columns of the run.
-        """
-        if draws:
-            raise InputError("cells of three directions are not drawn: leave out draws")
-        predictor = Predictor(self.run, PredictOptions(clip=self.clip), self.newcomers)
-        if cube is not None:
-            columns, known = cells_of_cube(self.run, cube)
-        else:
-            columns = grid_of(self.run)
-            cells = KnownCells(self.run, self.data, self.new)
-            known = known_in_run(predictor, columns, cells)
-        mean, sd = complete_cells(predictor, columns, known, fitted=fitted)
-        if cube is not None:
-            return cube.copy(data=mean.reshape(cube.shape)), cube.copy(data=sd.reshape(cube.shape))
-        return Table({**columns, "rating": mean}), Table({**columns, "rating": sd})
+    Raises InputError if its dimensions are not the columns of the run.
+    """
+    columns, known = cells_of_cube(predictor.run, cube)
+    mean, sd = complete_cells(predictor, columns, known, fitted=fitted)
+    return cube.copy(data=mean.reshape(cube.shape)), cube.copy(data=sd.reshape(cube.shape))
 
 
 def grid_of(run: Run) -> dict[str, Array]:
@@ -123,7 +99,8 @@ def known_in_run(predictor: Predictor, columns: dict[str, Array], cells: KnownCe
         np.arange(len(run.users), dtype=np.int32), np.arange(len(run.items), dtype=np.int32)
     )
     known = np.full(len(users), np.nan)
-    is_known = (users >= 0) & (users < len(run.users)) & (items >= 0) & (items < len(run.items))
+    rows = predictor.predictors.rows
+    is_known = rows["user"].are_sampled(users) & rows["item"].are_sampled(items)
     known[is_known] = as_written(matrix[users[is_known], items[is_known]])
     return known
 

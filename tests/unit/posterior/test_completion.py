@@ -12,6 +12,7 @@ from dsgmcmc.posterior.cells.predict import Predictor
 from dsgmcmc.posterior.matrix import complete
 from dsgmcmc.posterior.matrix.complete import Completion
 from dsgmcmc.posterior.matrix.known import as_written
+from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.settings import PredictOptions
 
 SHORT = {
@@ -39,6 +40,11 @@ def made(request, tmp_path_factory) -> Made:
     return make_run(tmp_path_factory.mktemp("run"), **LAWS[request.param])
 
 
+def completion_of(run: Run, items: np.ndarray, *, clip: bool = True) -> Completion:
+    """Return what completes a matrix of these items."""
+    return Completion(Predictor(run, PredictOptions(clip=clip)), items)
+
+
 def pairs_of(users: np.ndarray, items: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return all pairs of users and items, row by row."""
     rows = np.repeat(users, len(items)).astype(np.int32)
@@ -57,7 +63,7 @@ def test_cells_are_the_predictions_of_pairs(made, unknown, monkeypatch):
     if unknown:
         users[3] = -1
         items[2] = -1
-    cells = Completion(run, items, clip=True)
+    cells = completion_of(run, items, clip=True)
     predictor = Predictor(run, PredictOptions(clip=True))
     expected = predictor(*pairs_of(users, items))
     shape = (len(users), len(items))
@@ -78,7 +84,7 @@ def test_imputations_have_the_predictive_distribution(made):
     run = made.run
     users = np.arange(7, dtype=np.int32)
     items = np.arange(9, dtype=np.int32)
-    cells = Completion(run, items, clip=False)
+    cells = completion_of(run, items, clip=False)
     number = 600
     drawn = [
         cells.imputed(users, first=0, number=k, position=position)
@@ -99,16 +105,16 @@ def test_imputations_of_some_cells_are_those_of_all(made):
     run = made.run
     users = np.arange(7, dtype=np.int32)
     items = np.arange(9, dtype=np.int32)
-    whole = Completion(run, items).imputed(users, first=0, number=3, position=2)
-    some = Completion(run, items[[4, 1]]).imputed(users[[5, 2]], first=1, number=3, position=2)
+    whole = completion_of(run, items).imputed(users, first=0, number=3, position=2)
+    some = completion_of(run, items[[4, 1]]).imputed(users[[5, 2]], first=1, number=3, position=2)
     np.testing.assert_allclose(some, whole[np.ix_([5, 2], [4, 1])], rtol=1e-5)
-    other = Completion(run, items).imputed(users, first=0, number=4, position=2)
+    other = completion_of(run, items).imputed(users, first=0, number=4, position=2)
     assert (other != whole).mean() > 0.3
 
 
 def test_draws_are_spread_over_chains_in_proportion_to_their_weights(made):
     """Every draw once, if there are as many matrices as draws of equal weight."""
-    cells = Completion(made.run, np.zeros(1, np.int32))
+    cells = completion_of(made.run, np.zeros(1, np.int32))
     n = len(made.run.draws)
     if np.ptp(made.run.draw_weights) < 1e-12:
         assert cells.positions(n) == list(range(n))
