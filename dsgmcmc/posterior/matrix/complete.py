@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -86,18 +85,13 @@ class Block(NamedTuple):
         Number of the matrix that is drawn, from 0; 0 if cells are predicted.
     rows : slice
         Rows of the matrix.
-    values : (n, J) float array
-    sd : (n, J) float array or None
-        Standard deviations of new ratings, if they were asked for.
-    others : dict of str to (n, J) float array
-        Further predictions, by name.
+    values : dict of str to (n, J) float array
+        The ``rating`` of every cell, and what was asked for beside it, by name.
     """
 
     number: int
     rows: slice
-    values: Array
-    sd: Array | None = None
-    others: Mapping[str, Array] = MappingProxyType({})
+    values: Mapping[str, Array]
 
 
 @dataclass(frozen=True)
@@ -148,17 +142,20 @@ class Completion:
             return None
         return average
 
-    def blocks(self, users: Int32, *, by_draws: bool = False) -> Iterator[slice]:
-        """Yield slices of users whose cells are predicted together.
-
-        `by_draws` says whether cells are drawn, or have standard deviations.
-        """
+    def blocks(
+        self, users: Int32, *, draws: int = 0, others: Sequence[str] = ()
+    ) -> list[tuple[int, slice]]:
+        """Return the blocks of `filled`: numbers of matrices, and slices of users."""
         cells = CELLS_OF_DRAWS
-        if self._average is not None and not by_draws:
+        if self._average is not None and not (draws or others or self._is_of_mean):
             cells = CELLS_OF_PRODUCTS
         step = max(1, cells // max(len(self.items), 1))
-        for start in range(0, len(users), step):
-            yield slice(start, start + step)
+        slices = [slice(start, start + step) for start in range(0, len(users), step)]
+        return [(number, rows) for number in range(max(draws, 1)) for rows in slices]
+
+    @property
+    def _is_of_mean(self) -> bool:
+        return self.predictor.options.of_mean
 
     def filled(
         self,
@@ -166,7 +163,7 @@ class Completion:
         bounded: BoundedCells | None,
         *,
         draws: int = 0,
-        sd: bool = False,
+        others: Sequence[str] = (),
         noise: bool = True,
     ) -> Iterator[Block]:
         """Yield all cells of users, block after block.
@@ -178,36 +175,39 @@ class Completion:
             Cells that are predicted or drawn between their bounds.
         draws : int
             Number of matrices that are drawn, one after the other; 0 predicts one.
-        sd : bool
-            Whether to predict also standard deviations.
+        others : sequence of str
+            What is predicted beside ratings: ``sd``, and quantiles by the `names` of the predictor.
         noise : bool
             Whether draws are new ratings; otherwise expected ratings, at one draw each.
         """
-        if draws:
-            yield from self._drawn(users, bounded, draws, noise=noise)
-            return
-        for rows in self.blocks(users, by_draws=sd):
+        positions = self.positions(draws)
+        for number, rows in self.blocks(users, draws=draws, others=others):
             within = cells_in_rows(bounded, rows)
-            if sd:
-                yield Block(0, rows, *self.moments(users[rows], within))
-            else:
-                yield Block(0, rows, self.means(users[rows], within))
+            if not draws:
+                yield Block(number, rows, self._predicted(users[rows], others, within))
+                continue
+            drawn = self.imputed(
+                users[rows],
+                first=rows.start,
+                number=number,
+                position=positions[number],
+                bounded=within,
+                noise=noise,
+            )
+            yield Block(number, rows, {"rating": drawn})
 
-    def _drawn(
-        self, users: Int32, bounded: BoundedCells | None, draws: int, *, noise: bool
-    ) -> Iterator[Block]:
-        """Yield the blocks of all matrices that are drawn, matrix after matrix."""
-        for number, position in enumerate(self.positions(draws)):
-            for rows in self.blocks(users, by_draws=True):
-                drawn = self.imputed(
-                    users[rows],
-                    first=rows.start,
-                    number=number,
-                    position=position,
-                    bounded=cells_in_rows(bounded, rows),
-                    noise=noise,
-                )
-                yield Block(number, rows, drawn)
+    def _predicted(
+        self, users: Int32, others: Sequence[str], bounded: BoundedCells | None
+    ) -> dict[str, Array]:
+        """Return the predictions of a block, by the cheapest way to what was asked for."""
+        if not others and not self._is_of_mean:
+            return {"rating": self.means(users, bounded)}
+        if [*others] == ["sd"] and not self._is_of_mean:
+            mean, sd = self.moments(users, bounded)
+            return {"rating": mean, "sd": sd}
+        point = self.predictor.names[0]
+        found = self.summaries(users, [point, *others], bounded)
+        return {"rating": found.pop(point), **found}
 
     # ------------------------------------------------------------------ predictions
 
@@ -457,10 +457,11 @@ def complete(
     if sd:
         sds = np.where(np.isnan(target.values), np.nan, 0.0)
     bounded = None if fitted else target.bounded
-    for block in completion.filled(target.users, bounded, draws=draws, sd=sd, noise=noise):
-        if block.sd is not None:
-            _fill(sds[block.rows], block.sd, fitted=fitted)
-        _fill(matrices[block.number][block.rows], block.values, fitted=fitted)
+    others = ["sd"] if sd else []
+    for block in completion.filled(target.users, bounded, draws=draws, others=others, noise=noise):
+        if sd:
+            _fill(sds[block.rows], block.values["sd"], fitted=fitted)
+        _fill(matrices[block.number][block.rows], block.values["rating"], fitted=fitted)
     built = [target.build(values) for values in matrices]
     if sd:
         return built, target.build(sds)

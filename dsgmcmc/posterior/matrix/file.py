@@ -35,7 +35,7 @@ from dsgmcmc.posterior.cells.predict import Predictor
 from dsgmcmc.posterior.export import require
 from dsgmcmc.posterior.index import Vocabulary
 from dsgmcmc.posterior.matrix.complete import Block, Completion
-from dsgmcmc.posterior.matrix.known import BoundedCells, KnownCells, cells_in_rows
+from dsgmcmc.posterior.matrix.known import KnownCells
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.settings import PredictOptions
 from dsgmcmc.storage.files import check_target, remove_folder, replacing, sync
@@ -135,7 +135,7 @@ class MatrixFile:
         for file in files.values():
             check_target(file, force=True)
         cells = KnownCells(self.run, self.data)
-        blocks = track(self._blocks(cells), self._number_of_blocks)
+        blocks = self._completion.blocks(self.users, draws=self.imputations, others=self._others)
         with writing(out), ExitStack() as stack:
             if suffix == ".nc":
                 write = stack.enter_context(self._netcdf(out))
@@ -144,7 +144,7 @@ class MatrixFile:
                     name: stack.enter_context(self._table(file)) for name, file in files.items()
                 }
                 write = partial(_to_each, sinks)
-            for block in blocks:
+            for block in track(self._blocks(cells), len(blocks)):
                 write(block)
         return {
             "users": len(self.users),
@@ -155,42 +155,23 @@ class MatrixFile:
 
     # ------------------------------------------------------------------ blocks
 
-    @property
-    def _is_by_draws(self) -> bool:
-        """Whether cells are drawn, or more than means are predicted."""
-        return bool(self.imputations or self._others or self.options.of_mean)
-
-    @property
-    def _number_of_blocks(self) -> int:
-        blocks = self._completion.blocks(self.users, by_draws=self._is_by_draws)
-        return sum(1 for _ in blocks) * max(self.imputations, 1)
-
     def _blocks(self, cells: KnownCells) -> Iterator[Block]:
         """Yield all blocks, matrix after matrix: known cells, and predictions in their holes."""
-        bounded = cells.bounded(self.users, self.items)
-        if self.options.of_mean:
-            yield from self._summaries(None)
-            return
-        blocks = self._completion.filled(self.users, bounded, draws=self.imputations)
-        if self._others:
-            blocks = self._summaries(bounded)
-        for block in blocks:
+        of_mean = self.options.of_mean
+        bounded = None if of_mean else cells.bounded(self.users, self.items)
+        for block in self._completion.filled(
+            self.users, bounded, draws=self.imputations, others=self._others
+        ):
+            if of_mean:
+                yield block
+                continue
             known = cells.of(self.users[block.rows], self.items)
             is_known = ~np.isnan(known)
-            others = {name: np.where(is_known, known, of) for name, of in block.others.items()}
-            if self.sd:
-                others["sd"] = np.where(is_known, np.float32(0), block.others["sd"])
-            np.copyto(known, block.values, where=~is_known, casting="same_kind")
-            yield block._replace(values=known, others=others)
-
-    def _summaries(self, bounded: BoundedCells | None) -> Iterator[Block]:
-        """Yield predictions of all cells with what was asked for beside them."""
-        completion = self._completion
-        point = completion.predictor.names[0]
-        for rows in completion.blocks(self.users, by_draws=True):
-            within = cells_in_rows(bounded, rows)
-            found = completion.summaries(self.users[rows], [point, *self._others], within)
-            yield Block(0, rows, found.pop(point), others=found)
+            filled = {}
+            for name, predicted in block.values.items():
+                given = np.zeros_like(known) if name == "sd" else known
+                filled[name] = np.where(is_known, given, predicted).astype(np.float32)
+            yield block._replace(values=filled)
 
     # ------------------------------------------------------------------ formats
 
@@ -285,7 +266,7 @@ class MatrixFile:
                 }
 
                 def write(block: Block) -> None:
-                    for name, values in _matrices(block).items():
+                    for name, values in block.values.items():
                         if self.imputations:
                             variables[name][block.number, block.rows] = values
                         else:
@@ -295,14 +276,9 @@ class MatrixFile:
             sync(temporary)
 
 
-def _matrices(block: Block) -> dict[str, Array]:
-    """Return all that is predicted in a block, by the name of the matrix."""
-    return {"rating": block.values, **block.others}
-
-
 def _to_each(sinks: Mapping[str, Sink], block: Block) -> None:
     """Write a block, each of its matrices to its own file."""
-    for name, values in _matrices(block).items():
+    for name, values in block.values.items():
         sinks[name](block, values)
 
 

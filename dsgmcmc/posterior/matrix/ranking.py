@@ -93,8 +93,9 @@ def averages_at_draws(run: Run, kind: str, over: Int32 | None = None) -> Float64
     completion.need_distribution()
     averages = np.zeros((number, len(run.vocabulary(kind))))
     for block in completion.filled(users, None, draws=number, noise=False):
+        expected = block.values["rating"]
         if kind == "item":
-            averages[block.number] += block.values.sum(axis=0, dtype=np.float64) / len(users)
+            averages[block.number] += expected.sum(axis=0, dtype=np.float64) / len(users)
         else:
-            averages[block.number, block.rows] = block.values.mean(axis=1, dtype=np.float64)
+            averages[block.number, block.rows] = expected.mean(axis=1, dtype=np.float64)
     return averages
