@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,7 +15,7 @@ from dsgmcmc.model.predictive.base import TINY, nearest_level
 from dsgmcmc.plots.figures import axes_or_new, column_of
 from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.posterior.index import shown
-from dsgmcmc.posterior.run import Run
+from dsgmcmc.posterior.run import Run, once
 from dsgmcmc.posterior.scores import Pit, coverage
 from dsgmcmc.types import Float64, Int64
 
@@ -59,10 +60,7 @@ class HeldOut:
 
         Raises InputError as `dsgmcmc.posterior.heldout.predict_test`.
         """
-        if cls not in run.kept:
-            run.kept[cls] = cls._predict(run)
-        held_out: HeldOut = run.kept[cls]
-        return held_out
+        return once(run, cls, partial(cls._predict, run))
 
     @classmethod
     def _predict(cls, run: Run) -> HeldOut:

@@ -11,7 +11,7 @@ import numpy as np
 
 from dsgmcmc.plots.figures import axes_or_new, column_of
 from dsgmcmc.posterior.item_parameters import item_parameters, user_parameters
-from dsgmcmc.posterior.run import Run
+from dsgmcmc.posterior.run import Run, once
 from dsgmcmc.tables.result import Table
 from dsgmcmc.types import Float64
 
@@ -36,10 +36,7 @@ class _Line(NamedTuple):
     @classmethod
     def of(cls, run: Run) -> _Line:
         """Return those of a run, which keeps them; raises InputError as `item_parameters`."""
-        if cls not in run.kept:
-            run.kept[cls] = cls(user_parameters(run)["ability"], item_parameters(run))
-        line: _Line = run.kept[cls]
-        return line
+        return once(run, cls, lambda: cls(user_parameters(run)["ability"], item_parameters(run)))
 
 
 def wright_map(run: Run, axes: Axes | None = None) -> Axes:

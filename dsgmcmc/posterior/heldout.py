@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +14,7 @@ from dsgmcmc.model.likelihoods.limits import limits_from, resolution_from
 from dsgmcmc.model.limits import UNLIMITED, Limits
 from dsgmcmc.model.predictive.base import Moments, Predictive
 from dsgmcmc.posterior.progress import newest_states
-from dsgmcmc.posterior.run import Run
+from dsgmcmc.posterior.run import Run, once
 from dsgmcmc.posterior.scores import Scored
 from dsgmcmc.ratings.format import known_by_bounds
 from dsgmcmc.settings import named
@@ -179,10 +180,7 @@ def predict_test(run: Run) -> TestPredictions:
     InputError
         If the run had no test ratings, or has not ended.
     """
-    if TestPredictions not in run.kept:
-        run.kept[TestPredictions] = _predict_test(run)
-    test: TestPredictions = run.kept[TestPredictions]
-    return test
+    return once(run, TestPredictions, partial(_predict_test, run))
 
 
 def _predict_test(run: Run) -> TestPredictions:

@@ -13,11 +13,11 @@ values of a block are checked by its hash when it is read.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -38,6 +38,8 @@ from dsgmcmc.settings import named
 from dsgmcmc.storage.rundir import RunDirectory, SavedDraws, StoredDraw
 from dsgmcmc.storage.store import Key, Snapshot
 from dsgmcmc.types import Factor, Float32, Float64, Int32, Int64
+
+T = TypeVar("T")
 
 KEPT_BYTES = 1 << 30  # bytes of draws that stay in memory after they were read
 
@@ -103,7 +105,7 @@ class Run:
         self._kept: dict[int, Draw] = {}  # draws that `_stack` has, by position in `draws`
         self._last: _OtherDraw | None = None  # a draw that it has not
         self._counts: dict[str, Int64] = {}
-        #: What was computed of the run and may be asked for again, by what it is.
+        #: What was computed of the run and may be asked for again, by what it is (`once`).
         self.kept: dict[Any, Any] = {}
 
     def __repr__(self) -> str:
@@ -521,3 +523,11 @@ class Run:
             )
         self._ratings_file = file
         return ratings
+
+
+def once(run: Run, key: type | tuple[object, ...], make: Callable[[], T]) -> T:
+    """Return what `make` makes of a run, which keeps it by its key."""
+    if key not in run.kept:
+        run.kept[key] = make()
+    made: T = run.kept[key]
+    return made

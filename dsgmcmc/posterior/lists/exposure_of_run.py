@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,7 @@ from dsgmcmc.posterior.lists.exposure import Exposure, recent_changes
 from dsgmcmc.posterior.lists.exposure_choice import prefers_liked
 from dsgmcmc.posterior.lists.liked import liked_from
 from dsgmcmc.posterior.rated import Rated, read_rated
-from dsgmcmc.posterior.run import Run
+from dsgmcmc.posterior.run import Run, once
 from dsgmcmc.posterior.settings import ExposureKind
 from dsgmcmc.storage.files import write_file
 from dsgmcmc.types import Float32, Float64, Int32
@@ -40,14 +41,15 @@ def exposure_of(run: Run, kind: ExposureKind = "auto") -> Exposure:
     InputError
         As for `Run.open_ratings`, if the file is missing.
     """
-    if (Exposure, kind) not in run.kept:
-        if kind == "auto":
-            keep_exposure(run, exposure_of(run, chosen_kind(run)), kind)
-        else:
-            found = Exposure.read(exposure_file(run, kind), _shares(run), _liked(run, kind))
-            keep_exposure(run, found or _estimate(run, kind), kind)
-    exposure: Exposure = run.kept[Exposure, kind]
-    return exposure
+    return once(run, (Exposure, kind), partial(_read_or_estimate, run, kind))
+
+
+def _read_or_estimate(run: Run, kind: ExposureKind) -> Exposure:
+    """Return the exposure of a run from its file, or from its ratings."""
+    if kind == "auto":
+        return exposure_of(run, chosen_kind(run))
+    found = Exposure.read(exposure_file(run, kind), _shares(run), _liked(run, kind))
+    return found or _estimate(run, kind)
 
 
 def keep_exposure(run: Run, exposure: Exposure, kind: ExposureKind = "auto") -> None:

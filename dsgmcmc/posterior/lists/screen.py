@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -27,7 +27,7 @@ from dsgmcmc.model.predictive.steps import LogisticSteps
 from dsgmcmc.model.quantity import WEIGHT
 from dsgmcmc.posterior.draw_batch import DrawBatch
 from dsgmcmc.posterior.draws import Draw
-from dsgmcmc.posterior.run import Run
+from dsgmcmc.posterior.run import Run, once
 from dsgmcmc.types import Array, Float32, Float64, Int32
 
 #: Largest number of bytes of the items' rows at all draws.
@@ -333,11 +333,8 @@ class Screen:
         """
         if run.has_effects or Stack.nbytes(run) > STACK_BYTES:
             return None
-        key = (cls, at_least, sds)
-        if key not in run.kept:
-            run.kept[key] = cls._create(run, at_least=at_least, sds=sds)
-        screen: Screen | None = run.kept[key]
-        return screen
+        create = partial(cls._create, run, at_least=at_least, sds=sds)
+        return once(run, (cls, at_least, sds), create)
 
     @classmethod
     def _create(cls, run: Run, *, at_least: float | None, sds: float) -> Screen | None:

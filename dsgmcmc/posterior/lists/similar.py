@@ -14,6 +14,7 @@ direction in each draw, so its mean similarity is small.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,7 +22,7 @@ import numpy as np
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.draws import OTHER
 from dsgmcmc.posterior.lists.ranking import Columns, Ranking
-from dsgmcmc.posterior.run import Run
+from dsgmcmc.posterior.run import Run, once
 from dsgmcmc.settings import named
 from dsgmcmc.types import Float32
 
@@ -51,25 +52,21 @@ def similarities(run: Run, entity: str, row: int) -> Float32:
     similarity = np.empty((len(run.draws), len(run.vocabulary(entity))), np.float32)
     for position in range(len(run.draws)):
         rows = run.draw(position).theta[entity][:, :rank]
-        metric, lengths = _metric(run, entity, position)
+        key = (Metric, entity, position)
+        metric, lengths = once(run, key, partial(_metric, run, entity, position))
         similarity[position] = rows @ (metric @ rows[row]) / (lengths * lengths[row])
     return similarity
 
 
 def _metric(run: Run, entity: str, position: int) -> Metric:
-    """Return the metric of users (or items) at a saved draw; a run keeps those it has used."""
-    key = (Metric, entity, position)
-    if key not in run.kept:
-        rank = run.config.rank
-        theta = run.draw(position).theta
-        covariance = np.cov(theta[OTHER[entity]][:, :rank], rowvar=False)
-        matrix = np.atleast_2d(covariance).astype(np.float32)
-        rows = theta[entity][:, :rank]
-        squares = ((rows @ matrix) * rows).sum(axis=1)
-        lengths = np.sqrt(np.maximum(squares, np.finfo(np.float32).tiny))
-        run.kept[key] = Metric(matrix, lengths)
-    metric: Metric = run.kept[key]
-    return metric
+    """Return the metric of users (or items) at a saved draw."""
+    rank = run.config.rank
+    theta = run.draw(position).theta
+    covariance = np.cov(theta[OTHER[entity]][:, :rank], rowvar=False)
+    matrix = np.atleast_2d(covariance).astype(np.float32)
+    rows = theta[entity][:, :rank]
+    squares = ((rows @ matrix) * rows).sum(axis=1)
+    return Metric(matrix, np.sqrt(np.maximum(squares, np.finfo(np.float32).tiny)))
 
 
 def similar(run: Run, entity: str, name: Any, n: int = 10) -> Columns:

@@ -25,6 +25,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from copy import copy
+from functools import partial
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -46,7 +47,7 @@ from dsgmcmc.posterior.levels import refuse_absent_levels, refuse_items_with_abs
 from dsgmcmc.posterior.rows.name_features import name_features_of
 from dsgmcmc.posterior.rows.new_ratings import NewRatings, joined_bounds
 from dsgmcmc.posterior.rows.slice_sampling import RatedRow, RatedRows, draw_rows
-from dsgmcmc.posterior.run import Run
+from dsgmcmc.posterior.run import Run, once
 from dsgmcmc.ratings.file import Ratings
 from dsgmcmc.ratings.format import SLAB, row_slabs
 from dsgmcmc.ratings.names import array_of
@@ -307,6 +308,18 @@ class NewRowPrior(NamedTuple):
     of_all_pairs: Float64
 
 
+def _prior_at(run: Run, entity: str, position: int) -> NewRowPrior:
+    """Return the prior of new users (or items) at a saved draw."""
+    draw = run.draw(position)
+    mean, covariance = draw.prior[entity]
+    of_all_pairs = np.zeros(covariance.shape)
+    zero_weight = run.config.zero_weight
+    if zero_weight:
+        theta = draw.theta[OTHER[entity]].astype(np.float64)
+        of_all_pairs = draw.tau * zero_weight * theta.T @ theta
+    return NewRowPrior(mean, np.linalg.inv(covariance).astype(np.float64), of_all_pairs)
+
+
 class NewRow(NamedTuple):
     """A row with ratings at a saved draw; without `covariance`, (D, D), it is drawn.
 
@@ -523,22 +536,7 @@ class FoldIn:
     def _prior(self, position: int) -> NewRowPrior:
         """Return the prior of new rows at a saved draw; the run keeps it."""
         key = (NewRowPrior, self.entity, position)
-        if key not in self.run.kept:
-            draw = self.run.draw(position)
-            width = draw.theta[self.entity].shape[1]
-            of_all_pairs = np.zeros((width, width))
-            zero_weight = self.run.config.zero_weight
-            if zero_weight:
-                theta = draw.theta[OTHER[self.entity]].astype(np.float64)
-                of_all_pairs = draw.tau * zero_weight * theta.T @ theta
-            covariance = draw.prior[self.entity].covariance
-            self.run.kept[key] = NewRowPrior(
-                mean=draw.prior[self.entity].mean,
-                precision=np.linalg.inv(covariance).astype(np.float64),
-                of_all_pairs=of_all_pairs,
-            )
-        prior: NewRowPrior = self.run.kept[key]
-        return prior
+        return once(self.run, key, partial(_prior_at, self.run, self.entity, position))
 
     def _without_ratings(self, position: int, chosen: Array) -> RowsAtDraw:
         """Return the distributions of rows given their features alone."""
