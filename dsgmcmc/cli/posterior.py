@@ -100,8 +100,8 @@ def _complete_matrix(
     """Write the completed matrix of a run to a file."""
     from rich.progress import track
 
+    from dsgmcmc.posterior.cells.fitted_rows import open_rows
     from dsgmcmc.posterior.matrix.file import MatrixFile
-    from dsgmcmc.posterior.run import Run
     from dsgmcmc.posterior.settings import PredictOptions
     from dsgmcmc.terminal import console
 
@@ -112,8 +112,7 @@ def _complete_matrix(
         of_mean=settings.of_mean, interval=settings.interval, clip=settings.clip
     )
     file = MatrixFile(
-        Run(run),
-        data=settings.data,
+        open_rows(run, settings.data).run,
         imputations=settings.draws,
         options=options,
         sd=settings.sd,
@@ -316,10 +315,10 @@ def evaluate(
     """
     from dsgmcmc.diagnostics.ranking import USERS, compare_runs
     from dsgmcmc.diagnostics.ranking import evaluate as compare_rankings
+    from dsgmcmc.posterior.cells.fitted_rows import open_rows
     from dsgmcmc.posterior.lists.liked import warn_of_few
     from dsgmcmc.posterior.lists.measures import MEASURES
     from dsgmcmc.posterior.rated import read_rated
-    from dsgmcmc.posterior.run import Run
     from dsgmcmc.posterior.settings import EvaluateSettings
 
     settings = EvaluateSettings.from_settings(options)
@@ -328,21 +327,19 @@ def evaluate(
     if len(files) > 1 or (files and runs):
         raise InputError("give one file of ratings, or runs to compare with")
     settings.check_form(of_file=bool(files))
-    opened = Run(run)
+    opened = open_rows(run, settings.data).run
     if files:
         _evaluate_file(opened, files[0], settings, as_json=as_json)
         return
     users = None if settings.everyone else USERS
     if runs:
-        opened_runs = [opened, *map(Run, runs)]
-        for each in opened_runs:
-            each.open_ratings(settings.data).close()  # later uses find the file
+        opened_runs = [open_rows(path, settings.data).run for path in (run, *runs)]
         compared = compare_runs(
             opened_runs, settings.at, settings.liked, users=users, exposure=settings.exposure
         )
         _show_runs(compared, as_json=as_json)
         return
-    rated = read_rated(opened, settings.data)
+    rated = read_rated(opened)
     scores = compare_rankings(
         opened, rated, settings.at, settings.liked, users=users, exposure=settings.exposure
     )

@@ -31,7 +31,6 @@ infit and outfit are averaged over draws.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -339,14 +338,13 @@ def item_parameters(
     return Table({name: column[order] for name, column in table.items()})
 
 
-def parameter_tables(run: Run, data: Path | None = None) -> Iterator[Table]:
+def parameter_tables(run: Run) -> Iterator[Table]:
     """Yield the parameters of items, then of users, in tables of equal columns for a file.
 
-    The first columns are ``side`` and ``id``; what one side does not have is NaN there. `data` is
-    the path of the run's ratings file, if it was moved.
+    The first columns are ``side`` and ``id``; what one side does not have is NaN there.
     """
     tables = {
-        "item": item_parameters(run, ratings_of_fit(run, data)),
+        "item": item_parameters(run, ratings_of_fit(run)),
         "user": user_parameters(run),
     }
     names = [name for table in tables.values() for name in table if not name.endswith("_id")]
@@ -366,7 +364,7 @@ def _set(table: Table, name: str, estimates: Estimates) -> None:
     table[f"{name}_sd"] = estimates.sd
 
 
-def ratings_of_fit(run: Run, data: Path | None) -> RatedPairs:
+def ratings_of_fit(run: Run) -> RatedPairs:
     """Return the test ratings of a run or, if there are none, its training ratings.
 
     Raises InputError if the ratings file is needed and missing.
@@ -374,7 +372,7 @@ def ratings_of_fit(run: Run, data: Path | None) -> RatedPairs:
     users, items = run.test_pairs()
     if len(users) and not run.unfinished:
         return RatedPairs(users, items, predict_test(run).rating, held_out=True)
-    with run.open_ratings(data) as ratings:
+    with run.open_ratings() as ratings:
         rows = np.arange(len(run.users), dtype=np.int32)
         found = training_ratings(ratings, "user", rows)
     return RatedPairs(found.rows.astype(np.int32), found.others, found.values, held_out=False)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -92,10 +91,10 @@ class Rated:
         return int(self.pattern[users - self._first, items].sum())
 
 
-def read_rated(run: Run, data: Path | None = None, users: Int32 | None = None) -> Rated:
+def read_rated(run: Run, users: Int32 | None = None) -> Rated:
     """Read which items each user rated in training.
 
-    Parameters are as for `Run.open_ratings` and `Rated`.
+    `users` are as for `Rated`. Raises InputError as `Run.open_ratings`.
     """
-    with run.open_ratings(data) as ratings:
+    with run.open_ratings() as ratings:
         return Rated(ratings, users)

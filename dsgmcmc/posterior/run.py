@@ -66,6 +66,8 @@ class Run:
     directory : RunDirectory
     facts : dict
         Section ``[run]`` of ``run.toml``.
+    data : Path or None
+        Ratings file of the run, if it was moved; whoever opens the run sets it.
     mean : float
         Constant that was subtracted from the ratings, on the scale of the likelihood.
     config : ResolvedConfig
@@ -90,7 +92,7 @@ class Run:
         self.index = Index(self.directory, self.facts)
         self.quantities = self.index.quantities(self.config, len(self.facts.get("levels", [])))
         self._shapes = Shapes(self.config, self.quantities, *self.index.lengths())
-        self._ratings_file: Path | None = None  # path at which the file was last opened
+        self.data: Path | None = None
         self.states = newest_states(self.directory, self.facts)
         for state in self.states:
             self._shapes.check_state(state)
@@ -487,22 +489,14 @@ class Run:
                 f" {named('save_draws')} 0"
             )
 
-    def open_ratings(self, path: Path | None = None) -> Ratings:
-        """Open the ratings file from which the run was sampled.
+    def open_ratings(self) -> Ratings:
+        """Open the ratings file from which the run was sampled: `data`, or where it may be.
 
-        Parameters
-        ----------
-        path : Path, optional
-            Path of the file, if it was moved.
-
-        Raises
-        ------
-        InputError
-            If the file is missing, or has other ratings.
+        Raises InputError if the file is missing, or has other ratings.
         """
-        file = path
+        file = self.data
         if file is None:
-            file = self._ratings_file or Path(str(self.facts.get("data", "")))
+            file = Path(str(self.facts.get("data", "")))
             beside = self.path.with_name(f"{self.path.name}.ratings.h5")
             inside = self.directory.ratings_file
             if not file.is_file() and inside.is_file():  # of a run that was saved or moved
@@ -521,7 +515,6 @@ class Run:
                 f"{file} does not have the ratings that {self.path} was sampled from (its hash"
                 " differs)"
             )
-        self._ratings_file = file
         return ratings
 
 

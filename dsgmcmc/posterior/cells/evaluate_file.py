@@ -90,18 +90,18 @@ def evaluate_file(run: Run, path: Path, settings: EvaluateSettings) -> dict[str,
         refuse_unknown_in(path, {entity: found.tolist() for entity, found in unknown.items()})
     scores = evaluate_ratings(predictor, users, items, rated)
     is_known = (users >= 0) & (items >= 0)
-    trained = _count_trained(run, settings.data, users[is_known], items[is_known])
+    trained = _count_trained(run, users[is_known], items[is_known])
     return {**scores, "unknown": int(np.count_nonzero(~is_known)), "trained": trained}
 
 
-def _count_trained(run: Run, data: Path | None, users: Int32, items: Int32) -> int | None:
+def _count_trained(run: Run, users: Int32, items: Int32) -> int | None:
     """Return how many pairs were in training; None if the ratings file is missing, and not given.
 
     Raises InputError as `Run.open_ratings` if `data` is given.
     """
     try:
-        return read_rated(run, data, users).count(users, items)
+        return read_rated(run, users).count(users, items)
     except InputError:
-        if data is not None:
+        if run.data is not None:
             raise
         return None

@@ -7,6 +7,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from dsgmcmc.posterior.cells.predict import Predictor
 from dsgmcmc.posterior.index import refuse_unknown
 from dsgmcmc.posterior.joined import open_runs
@@ -15,7 +17,7 @@ from dsgmcmc.posterior.rows.added import FoldIn, fold_in, fold_in_parts, index_w
 from dsgmcmc.posterior.rows.new_ratings import NewRatings
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.settings import PredictOptions
-from dsgmcmc.types import Int32
+from dsgmcmc.types import Array, Int32
 
 
 class UsersByRow(NamedTuple):
@@ -33,8 +35,6 @@ class FittedRows:
     Parameters
     ----------
     run : Run
-    data : Path, optional
-        Ratings file of the run, if it was moved.
     new : NewRatings, optional
         Ratings and features to fold in.
 
@@ -46,14 +46,13 @@ class FittedRows:
         What was left out of the new ratings and features.
     """
 
-    def __init__(self, run: Run, data: Path | None = None, new: NewRatings | None = None) -> None:
+    def __init__(self, run: Run, new: NewRatings | None = None) -> None:
         self.run = run
-        self.data = data
         self.new = new
         self.newcomers: FoldIn | None = None
         self.notes: list[str] = []
         if new is not None:
-            self.newcomers, self.notes = fold_in(run, new, data)
+            self.newcomers, self.notes = fold_in(run, new)
         self._rated: Rated | None = None
         self._predictors: dict[PredictOptions, Predictor] = {}
 
@@ -61,11 +60,11 @@ class FittedRows:
         """Return the rows with new ratings and features in addition to those before."""
         if self.new is not None:
             new = self.new.updated(new)
-        return FittedRows(self.run, self.data, new)
+        return FittedRows(self.run, new)
 
     def reopened(self) -> FittedRows:
         """Return the rows of the run in its current state, with the same ratings folded in."""
-        return FittedRows(open_runs(self.run.paths), self.data, self.new)
+        return FittedRows(open_rows(self.run.paths, self.run.data).run, self.new)
 
     def predictor(self, options: PredictOptions) -> Predictor:
         """Return what predicts pairs of these rows."""
@@ -79,10 +78,17 @@ class FittedRows:
         Raises InputError if a user is unknown.
         """
         users = self.run.users
-        newcomers = fold_in_parts(self.run, names, self.new, self.data) or self.newcomers
+        newcomers = fold_in_parts(self.run, names, self.new) or self.newcomers
         rows = index_with(users, names, newcomers)
         refuse_unknown(users, users.typed(names)[rows < 0])
         return UsersByRow(rows, newcomers)
+
+    def users_at(self, rows: Array) -> UsersByRow:
+        """Return users of the run by row; those that were folded in have their new rows."""
+        users = self.run.users
+        if self.newcomers is not None:
+            rows = index_with(users, users.ids[rows], self.newcomers)
+        return UsersByRow(rows.astype(np.int32), self.newcomers)
 
     def rated(self, users: Int32) -> Rated:
         """Return the items that these users, by row, rated in training.
@@ -91,9 +97,9 @@ class FittedRows:
         """
         known = users[users < len(self.run.users)]
         if self._rated is None:
-            self._rated = read_rated(self.run, self.data, known)
+            self._rated = read_rated(self.run, known)
         elif not self._rated.has(known):
-            self._rated = read_rated(self.run, self.data)
+            self._rated = read_rated(self.run)
         return self._rated
 
 
@@ -102,9 +108,8 @@ def open_rows(
     data: str | PathLike[str] | None = None,
 ) -> FittedRows:
     """Open a run directory, or several as one run; `data` is the ratings file, if it was moved."""
-    ratings = None
+    paths = [path] if isinstance(path, str | PathLike) else path
+    run = open_runs(paths)
     if data is not None:
-        ratings = Path(data)
-    if isinstance(path, str | PathLike):
-        return FittedRows(Run(path), ratings)
-    return FittedRows(open_runs(path), ratings)
+        run.data = Path(data)
+    return FittedRows(run)

@@ -235,7 +235,7 @@ class Matrices(FittedState):
             raise InputError("cells of three directions are not drawn: leave out draws")
         predictor = self._rows.predictor(PredictOptions(clip=self.clip))
         if cube is None:
-            known = KnownCells(self._fitted(), self._rows.data, self._rows.new)
+            known = KnownCells(self._fitted(), self._rows.new)
             table, table_sd = complete_table(predictor, known, fitted=fitted)
             return self._table(table), self._table(table_sd)
         return complete_cube(predictor, cube, fitted=fitted)
@@ -243,7 +243,7 @@ class Matrices(FittedState):
     def _target(self, X: Any, whose: RowsOf | None) -> tuple[MatrixTarget, Predictor]:
         """Return the matrix that is completed, and what predicts its rows."""
         run = self._fitted()
-        cells = KnownCells(run, self._rows.data, self._rows.new)
+        cells = KnownCells(run, self._rows.new)
         rows = self._rows
         if X is None:
             matrix = training_matrix(run, self._training, cells)

@@ -7,6 +7,7 @@ from os import PathLike
 from typing import Any, Literal, Self
 
 from dsgmcmc.errors import InputError
+from dsgmcmc.posterior.cells.fitted_rows import open_rows
 from dsgmcmc.posterior.draws import ENTITIES
 from dsgmcmc.posterior.fitted.matrices import Matrices
 from dsgmcmc.posterior.fitted.predictions import Predictions
@@ -19,7 +20,6 @@ from dsgmcmc.posterior.item_parameters import (
     ratings_of_fit,
     user_parameters,
 )
-from dsgmcmc.posterior.joined import open_runs
 from dsgmcmc.posterior.loadings import Loadings, loadings
 from dsgmcmc.posterior.matrix.labels import RowsOf
 from dsgmcmc.posterior.rows.columns import form_of_new
@@ -188,7 +188,7 @@ class FittedModel(Predictions, Matrices, Rankings):
             If ratings are not ordered levels.
         """
         run = self._fitted()
-        ratings = ratings_of_fit(run, self._rows.data) if fit else None
+        ratings = ratings_of_fit(run) if fit else None
         return item_parameters(run, ratings, names=self._training.names("item"), unit=unit)
 
     @renewing
@@ -233,7 +233,7 @@ class FittedModel(Predictions, Matrices, Rankings):
         run = self._fitted()
         if others:
             paths = [path for model in (self, *others) for path in model._fitted().paths]
-            run = open_runs(paths)
+            run = open_rows(paths, run.data).run
         return to_datatree(run, training=training)
 
 

@@ -199,7 +199,7 @@ class FittedState:
         run_attributes = ("run_", "_rows", "_scratch")
         state = {name: value for name, value in vars(self).items() if name not in run_attributes}
         if hasattr(self, "run_"):
-            files = files_of(self.run_, self._rows.data)
+            files = files_of(self.run_, self.run_.data)
             contents = {name: path.read_bytes() for name, path in files.items()}
             state["_packed"] = (contents, self._rows.new)
         return state
@@ -210,7 +210,8 @@ class FittedState:
         if not contents:
             return
         scratch, run, data = unpack(contents)
-        self._adopt(FittedRows(run, data, new))
+        run.data = data
+        self._adopt(FittedRows(run, new))
         self._scratch = scratch
 
     def _table(self, columns: dict[str, Array], example: Any = None) -> Any:
@@ -236,7 +237,7 @@ class FittedState:
         run = self._fitted()
         if self._rows.new is not None:
             raise InputError("a run has no folded-in ratings: pickle the model, which keeps them")
-        copy_files(files_of(run, self._rows.data), Path(path))
+        copy_files(files_of(run, run.data), Path(path))
 
 
 def _refuse_rows(rows: RowsOf | None) -> None:

@@ -21,7 +21,6 @@ from dsgmcmc.posterior.lists.ranking import (
     recommendations,
 )
 from dsgmcmc.posterior.lists.slices import Slices
-from dsgmcmc.posterior.rows.added import index_with
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.settings import RankingOptions, RecommendSettings
 from dsgmcmc.terminal import warn
@@ -122,8 +121,7 @@ def _of_pairs(model: FittedRows, ranking: Ranking, titles: dict[int, str] | None
     """Return the list of the best pairs."""
     if model.newcomers is not None:
         raise InputError("pairs are ranked for the run itself: use the model before fold_in")
-    users = UsersByRow(np.arange(len(model.run.users), dtype=np.int32), None)
-    best = best_pairs(model, users, ranking, titles)
+    best = best_pairs(model, model.users_at(np.arange(len(model.run.users))), ranking, titles)
     heading = None
     if len(best["rank"]):
         heading = "pairs of user and item"
@@ -141,12 +139,9 @@ def _of_slices(model: FittedRows, ranking: Ranking, request: Request) -> Iterato
 def _users(model: FittedRows, names: Any) -> UsersByRow:
     """Return users by name, each of them once; without names all, in the order of their names."""
     users = model.run.users
-    if names is not None:
-        return model.users(list(dict.fromkeys(users.typed(names).tolist())))
-    rows = np.argsort(users.ids, kind="stable").astype(np.int32)
-    if model.newcomers is not None:
-        rows = index_with(users, users.ids[rows], model.newcomers)
-    return UsersByRow(rows, model.newcomers)
+    if names is None:
+        return model.users_at(users.rows_in_order())
+    return model.users(list(dict.fromkeys(users.typed(names).tolist())))
 
 
 def joined(blocks: Iterable[ListBlock]) -> Columns:

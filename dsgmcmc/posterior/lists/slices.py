@@ -19,7 +19,6 @@ from dsgmcmc.posterior.draws import ENTITIES
 from dsgmcmc.posterior.index import Vocabulary, split_labelled
 from dsgmcmc.posterior.lists.pairs import best_pairs
 from dsgmcmc.posterior.lists.ranking import Columns, Ranking
-from dsgmcmc.posterior.rows.added import index_with
 from dsgmcmc.tables.frames import as_frame
 from dsgmcmc.types import Array, Mask
 
@@ -119,9 +118,7 @@ class Slices:
         if set(users.labels) <= chosen.values.keys():
             parts = tuple(chosen.values[column] for column in users.labels)
             return self._model.users([users.name_of(parts)])
-        names = users.ids[_matching(users, chosen.values)]
-        newcomers = self._model.newcomers
-        return UsersByRow(index_with(users, names, newcomers), newcomers)
+        return self._model.users_at(np.flatnonzero(_matching(users, chosen.values)))
 
     def best(self, chosen: Slice, ranking: Ranking, titles: dict[int, str] | None) -> Columns:
         """Return the best cells of a slice, the best first, with a column for each direction.

@@ -57,8 +57,6 @@ class MatrixFile:
     Parameters
     ----------
     run : Run
-    data : Path, optional
-        Path of the run's ratings file, if it was moved.
     imputations : int
         Number of matrices that are drawn; 0 for one with expected ratings.
     options : PredictOptions
@@ -68,7 +66,6 @@ class MatrixFile:
     """
 
     run: Run
-    data: Path | None = None
     imputations: int = 0
     options: PredictOptions = field(default_factory=partial(PredictOptions, clip=True))
     sd: bool = False
@@ -76,12 +73,12 @@ class MatrixFile:
     @cached_property
     def users(self) -> Int32:
         """Rows of the users in the run, in the order of their names."""
-        return np.argsort(self.run.users.ids, kind="stable").astype(np.int32)
+        return self.run.users.rows_in_order().astype(np.int32)
 
     @cached_property
     def items(self) -> Int32:
         """Rows of the items in the run, in the order of their names."""
-        return np.argsort(self.run.items.ids, kind="stable").astype(np.int32)
+        return self.run.items.rows_in_order().astype(np.int32)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -134,7 +131,7 @@ class MatrixFile:
             files |= {name: out.with_name(f"{out.stem}.{name}{suffix}") for name in self._others}
         for file in files.values():
             check_target(file, force=True)
-        cells = KnownCells(self.run, self.data)
+        cells = KnownCells(self.run)
         blocks = self._completion.blocks(self.users, draws=self.imputations, others=self._others)
         with writing(out), ExitStack() as stack:
             if suffix == ".nc":

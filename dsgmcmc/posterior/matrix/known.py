@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -114,8 +113,6 @@ class KnownCells:
     Parameters
     ----------
     run : Run
-    data : Path, optional
-        Path of the run's ratings file, if it was moved.
     later : NewRatings, optional
         Ratings that were folded in; those of known users and items replace the ratings of the run.
 
@@ -125,12 +122,12 @@ class KnownCells:
         If the ratings file is missing, or has other ratings.
     """
 
-    def __init__(self, run: Run, data: Path | None = None, later: NewRatings | None = None) -> None:
+    def __init__(self, run: Run, later: NewRatings | None = None) -> None:
         self._run = run
         self._later = later
         self._parts: list[csr_matrix] = []
         bounded = []
-        with run.open_ratings(data) as ratings:
+        with run.open_ratings() as ratings:
             for split in SPLITS:
                 bounded.append(_bounded_of(ratings, split))
                 part = _matrix_of(ratings, split)

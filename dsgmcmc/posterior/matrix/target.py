@@ -203,8 +203,8 @@ def _by_names(run: Run, library: str | None, known: KnownCells) -> NamedMatrix:
 
     Raises InputError if an item has the name of the column of users.
     """
-    users = np.argsort(run.users.ids, kind="stable").astype(np.int32)
-    items = np.argsort(run.items.ids, kind="stable").astype(np.int32)
+    users = run.users.rows_in_order().astype(np.int32)
+    items = run.items.rows_in_order().astype(np.int32)
     names = run.users.ids[users]
     labels = run.items.ids[items]
     heading = run.users.heading

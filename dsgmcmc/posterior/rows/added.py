@@ -27,7 +27,6 @@ from collections.abc import Mapping, Sequence
 from copy import copy
 from functools import partial
 from math import inf
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from zlib import crc32
 
@@ -122,15 +121,14 @@ class RatingsOfRows(NamedTuple):
 # ---------------------------------------------------------- new ratings with the ratings of the run
 
 
-def fold_in(run: Run, new: NewRatings, data: Path | None = None) -> tuple[FoldIn, list[str]]:
+def fold_in(run: Run, new: NewRatings) -> tuple[FoldIn, list[str]]:
     """Fold in new ratings and new features.
 
     Parameters
     ----------
     run : Run
+        Its ratings file is needed for rows that the run knows.
     new : NewRatings
-    data : Path, optional
-        Path of the run's ratings file, if it was moved; it is needed for rows that the run knows.
 
     Returns
     -------
@@ -175,7 +173,7 @@ def fold_in(run: Run, new: NewRatings, data: Path | None = None) -> tuple[FoldIn
         described = of_names.by_name(ids.tolist()) | described
     known = np.flatnonzero(rows_in_run >= 0)
     if len(known):
-        with run.open_ratings(data) as stored:
+        with run.open_ratings() as stored:
             old = training_ratings(stored, new.entity, rows_in_run[known])
             if run.feature_names(new.entity):
                 stored_features = {
@@ -192,9 +190,7 @@ def fold_in(run: Run, new: NewRatings, data: Path | None = None) -> tuple[FoldIn
     return FoldIn(run, folded, ratings, features), notes
 
 
-def fold_in_parts(
-    run: Run, users: list[Any], new: NewRatings | None = None, data: Path | None = None
-) -> FoldIn | None:
+def fold_in_parts(run: Run, users: list[Any], new: NewRatings | None = None) -> FoldIn | None:
     """Fold in users whom the run has not seen, but of whose names it knows all parts.
 
     They are folded in with the ratings and features in `new`. Returns None if there are no such
@@ -219,7 +215,7 @@ def fold_in_parts(
     )
     if new is not None:
         described = described.updated(new)
-    return fold_in(run, described, data)[0]
+    return fold_in(run, described)[0]
 
 
 def index_with(vocabulary: Vocabulary, names: Any, newcomers: FoldIn | None) -> Int32:

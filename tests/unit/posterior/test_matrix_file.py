@@ -124,9 +124,7 @@ def test_sds_and_quantiles_stand_beside_the_matrix(made, suffix, of_mean, tmp_pa
     mean, sd = model.predict(pairs, return_std=True, of_mean=of_mean)
     low, high = model.predict_interval(pairs, 0.8, of_mean=of_mean)
     expected = {"rating": mean, "sd": sd, "q10": low, "q90": high}
-    known = ~np.isnan(
-        KnownCells(made.run, made.data).of(*map(np.argsort, (model.users_, model.items_)))
-    )
+    known = ~np.isnan(KnownCells(made.run).of(*map(np.argsort, (model.users_, model.items_))))
     for name, matrix in found.items():
         predicted = np.ones(shape, bool) if of_mean else ~known
         values = expected[name].reshape(shape)

@@ -9,6 +9,7 @@ from runs import Made, make_run
 from dsgmcmc import open_run
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.cells.fitted_rows import FittedRows, UsersByRow
+from dsgmcmc.posterior.cells.pair_draws import observed_training
 from dsgmcmc.posterior.cells.predict import Predictor
 from dsgmcmc.posterior.cells.predictors import Predictors
 from dsgmcmc.posterior.draws import OTHER
@@ -199,11 +200,25 @@ def test_the_columns_of_recommendations(finished):
 
 def test_other_ratings_than_the_runs_are_refused(finished, tmp_path):
     """A file of other ratings is refused, and the run's own is taken."""
-    run = finished.run
+    run = Run(finished.run.path)
     other = make_run(tmp_path, users=30, items=20, iterations=60)
-    with pytest.raises(InputError, match="hash differs"):
-        run.open_ratings(other.data)
-    run.open_ratings(finished.data).close()
+    for data in (None, finished.data):
+        run.data = other.data
+        with pytest.raises(InputError, match="hash differs"):
+            run.open_ratings()
+        run.data = data
+        run.open_ratings().close()
+
+
+def test_a_ratings_file_that_was_moved_is_used_by_all_that_read_it(tmp_path):
+    """It is named where the run is opened, and nowhere else."""
+    made = make_run(tmp_path, users=30, items=20, iterations=60)
+    moved = made.data.rename(tmp_path / "elsewhere.h5")
+    with pytest.raises(InputError, match="is not there"):
+        open_run(made.run.path).run_.open_ratings()
+    model = open_run(made.run.path, data=moved)
+    assert len(observed_training(model.run_).rating) == model.run_.counts("user").sum()
+    assert len(model.recommend(n=2)) > 0
 
 
 # ---------------------------------------------------------------------- similar items
