@@ -61,14 +61,14 @@ def predict(
     --at-least and --probabilities add probabilities of levels; Gaussian ratings are rounded to
     the nearest level.
 
-    With --matrix, OUT has a row for each user and a column for each item, in the order of their
-    names: known ratings as they were given, and the means of the others. It is CSV, Parquet, an
-    array of NumPy (.npy, without names) or netCDF (.nc). --sd and --interval 0.9 add matrices of
-    standard deviations (0 where ratings are known) and quantiles: variables of netCDF, or files
-    beside OUT, filled.sd.csv, filled.q05.csv and filled.q95.csv. With --of-mean all cells have
-    their expected rating, without noise. --draws 20 writes 20 matrices, one after another, whose
-    holes are drawn with their noise. Users and items without ratings are not in the run; complete
-    in Python keeps them.
+    With --matrix, OUT has a row for each user and a column for each item, in the order of the
+    matrix that was prepared, with those without ratings, or else of their names: known ratings as
+    they were given, and the means of the others. It is CSV, Parquet, an array of NumPy (.npy,
+    without names), netCDF (.nc) or AnnData (.h5ad; if OUT is there, layers are added to it). --sd
+    and --interval 0.9 add matrices of standard deviations (0 where ratings are known) and
+    quantiles: variables, layers, or files beside OUT, filled.sd.csv, filled.q05.csv and
+    filled.q95.csv. With --of-mean all cells have their expected rating, without noise. --draws 20
+    writes 20 matrices, one after another, whose holes are drawn with their noise.
 
     \b
     Examples:
@@ -76,6 +76,7 @@ def predict(
       dsgmcmc predict run pairs.csv -o predicted.csv --at-least 4 --probabilities
       dsgmcmc predict run --matrix -o filled.csv --sd --interval 0.9
       dsgmcmc predict run --matrix --draws 20 -o imputed.nc
+      dsgmcmc predict run --matrix --sd --interval 0.9 -o cells.h5ad
     """
     from dsgmcmc.posterior.cells.predict_file import predict_table
     from dsgmcmc.posterior.run import Run
@@ -106,7 +107,7 @@ def _complete_matrix(
     from dsgmcmc.terminal import console
 
     if out is None:
-        raise InputError("--matrix needs --out OUT.csv, .parquet, .npy or .nc")
+        raise InputError("--matrix needs --out OUT.csv, .parquet, .npy, .nc or .h5ad")
     stderr = console(stderr=True)
     options = PredictOptions(
         of_mean=settings.of_mean, interval=settings.interval, clip=settings.clip

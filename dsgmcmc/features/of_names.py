@@ -30,9 +30,9 @@ def describe_names(
 ) -> DescriptionTable:
     """Make a description of users or items from their names, with and without ratings.
 
-    `db` has the tables ``raw`` and ``unrated``; `labels` are the columns of the names, which have
-    a kind by their column, or by `entity`. Raises InputError if names have several parts, or are
-    numbers and users did not say that these are times.
+    `db` has the tables ``raw`` and ``matrix_names``; `labels` are the columns of the names, which
+    have a kind by their column, or by `entity`. Raises InputError if names have several parts, or
+    are numbers and users did not say that these are times.
     """
     option = f"{named(f'{entity}_features')} names"
     if len(labels) > 1:
@@ -44,7 +44,7 @@ def describe_names(
     described = _table(entity, label)
     db.execute(
         f"CREATE TABLE {described.name} AS SELECT id, id AS c0 FROM (FROM {distinct_names(entity)}"
-        f" UNION SELECT id FROM unrated WHERE entity = {literal(entity)})"
+        f" UNION SELECT id FROM matrix_names WHERE entity = {literal(entity)})"
     )
     declared = description.kinds.get(label, description.kinds.get(entity))
     kind = declared or "time"

@@ -316,21 +316,16 @@ def _wide_table(X: Any, form: Reading) -> RatingsTable:
     cells = {"user": users[row], "item": items[column], "rating": values[row, column]}
     if matrix.bounds is not None:
         cells["lower"], cells["upper"] = matrix.bounds[:, row, column]
-    is_empty = np.isnan(values)
-    unrated = {
-        "user": _written_names(users[is_empty.all(axis=1)]),
-        "item": _written_names(items[is_empty.all(axis=0)]),
-    }
     return _table_of(cells, cells=True)._replace(
         about=describe_matrix(matrix.labels, matrix.named_by),
-        unrated=unrated,
+        names={"user": _written_names(users), "item": _written_names(items)},
         odd=find_odd_columns(values, matrix.labels),
     )
 
 
-def _written_names(names: Array) -> list[str]:
+def _written_names(names: Array) -> Array:
     """Return names as texts, without missing ones."""
-    return [str(name) for name in names.tolist() if not is_missing(name)]
+    return np.array([str(name) for name in names.tolist() if not is_missing(name)], object)
 
 
 def is_wide(X: Any, y: Any, form: Reading) -> bool:

@@ -27,6 +27,7 @@ from dsgmcmc.input.roles import (
     names_recur,
 )
 from dsgmcmc.input.sources.base import Source
+from dsgmcmc.input.sources.matrix import Entries
 from dsgmcmc.input.sources.tables import (
     add_columns,
     is_number,
@@ -45,7 +46,7 @@ from dsgmcmc.input.values import is_word, missing_words, truth_sql
 from dsgmcmc.input.wide import (
     ENTRIES,
     describe_wide,
-    insert_unrated,
+    insert_names,
     inspect_wide,
     load_wide,
 )
@@ -81,9 +82,8 @@ class RatingsTable(NamedTuple):
         Positions of the columns of groups that are held out together.
     about : str
         How a matrix in memory was read.
-    unrated : dict of str to list of str
-        Names of the rows and columns of a matrix in memory that have no ratings, by "user" and
-        "item".
+    names : dict of str to arrays of str
+        Names of all rows and columns of a matrix in memory, by "user" and "item".
     labels : dict of str to str
         Columns of a data frame by role.
     reading : Reading
@@ -97,7 +97,7 @@ class RatingsTable(NamedTuple):
     test: bool = False
     groups: tuple[int, ...] = ()
     about: str = ""
-    unrated: Mapping[str, list[str]] = MappingProxyType({})
+    names: Mapping[str, Array] = MappingProxyType({})
     labels: Mapping[str, str] = MappingProxyType({})
     reading: Reading = NOTHING_SAID
     odd: OddColumns = OddColumns()
@@ -106,6 +106,20 @@ class RatingsTable(NamedTuple):
     def is_wide(self) -> bool:
         """Whether a row has all ratings of a user."""
         return "item" not in self.columns
+
+    @property
+    def names_of_axes(self) -> Mapping[str, Array]:
+        """Names of the rows and columns of a matrix that is read as entries, by role."""
+        if isinstance(self.file, Entries) and self.file.axes is not None:
+            return dict(zip(NAMED_ROLES, self.file.axes, strict=True))
+        return self.names
+
+    @property
+    def heading(self) -> str:
+        """Column of the names of users in a matrix with a header; "" without one."""
+        if self.is_wide and self.file.header and "user" in self.columns:
+            return self.file.names[self.columns["user"]]
+        return ""
 
     @property
     def has_bounds(self) -> bool:
@@ -289,7 +303,7 @@ class LoadedTable(NamedTuple):
 
 
 def create_raw(db: Session, tables: Sequence[RatingsTable]) -> None:
-    """Create the tables ``raw`` and ``unrated`` for the ratings of some tables.
+    """Create the tables ``raw`` and ``matrix_names`` for the ratings of some tables.
 
     Names are integers in it if the columns of all tables have integers by their type, else text.
     """
@@ -299,7 +313,7 @@ def create_raw(db: Session, tables: Sequence[RatingsTable]) -> None:
         if all(table.has_integers(role) for table in tables):
             types[role] = "BIGINT"
     declare_raw(db, types, grouped=bool(tables[0].groups))
-    db.execute("CREATE TABLE unrated (entity TEXT, id TEXT)")
+    db.execute("CREATE TABLE matrix_names (entity TEXT, id TEXT)")
 
 
 def declare_raw(db: Session, types: Mapping[str, str], *, grouped: bool) -> None:
@@ -322,14 +336,14 @@ def load(
 ) -> LoadedTable:
     """Append the ratings of a table to ``raw``, in its order; times are in seconds, or NULL.
 
-    Rows and columns of a matrix without ratings are in the table ``unrated`` (entity, id). Rows
+    Names of rows and columns of a matrix are in the table ``matrix_names`` (entity, id). Rows
     that have one of the words in `missing` in place of a user, an item, a rating or, if `timed`, a
     time have NULL for ``test`` (`dsgmcmc.prepare.doubts.leave_out` deletes them). Raises InputError
     if the file cannot be read, has no ratings, or has other rows with missing, non-numeric,
     infinite or NaN values. The error gives the number of bad rows and the first five.
     """
-    for entity, names in table.unrated.items():
-        insert_unrated(db, entity, names)
+    for entity, names in table.names_of_axes.items():
+        insert_names(db, entity, names)
     first = scalar(db, "SELECT count(*) FROM raw")
     dates = DateReading()
     left_out = 0

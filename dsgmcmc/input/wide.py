@@ -432,7 +432,7 @@ def load_wide(
 ) -> WideRows:
     """Append the filled cells of a table to the table ``raw``; `roles` as from `inspect_wide`.
 
-    Names of rows and columns without any are appended to the table ``unrated``.
+    Names of all rows and columns are appended to the table ``matrix_names``, in their order.
 
     Rows without names have the numbers 1, 2, ..., and so have items without names. Cells of users
     and items whose names are words in `missing` are left out. Raises InputError if cells have text
@@ -448,16 +448,12 @@ def load_wide(
     n_read = 0
     n_left_out = 0
     first: Float64 | None = None
-    is_rated = np.zeros(len(items), bool)
     while piece := list(islice(rows, max(1, _CELLS // table.width))):
         users = np.array(_user_names(piece, roles, n_read), object)
         cells = reader.read(piece, users, n_read)
         n_left_out += cells.n_left_out
-        filled = ~np.isnan(cells.values)
-        is_rated |= filled.any(axis=0)
-        silent = ~(filled.any(axis=1) | _nameless(users) | _are_words(users, words))
-        insert_unrated(db, "user", users[silent].tolist())
-        row, col = np.nonzero(filled)
+        insert_names(db, "user", users[~(_nameless(users) | _are_words(users, words))])
+        row, col = np.nonzero(~np.isnan(cells.values))
         bounds = None
         if cells.bounds is not None:
             bounds = cells.bounds[:, row, col]
@@ -468,8 +464,7 @@ def load_wide(
         n_read += len(piece)
         report(f"reading {table.path.name}: {n_read:,} rows")
     reader.refuse()
-    is_silent = ~(is_rated | _nameless(items) | _are_words(items, words))
-    insert_unrated(db, "item", items[is_silent].tolist())
+    insert_names(db, "item", items[~(_nameless(items) | _are_words(items, words))])
     labels = items.tolist()
     if not table.header:  # users name such columns by their position
         labels = [k + 1 for k in others]
@@ -583,11 +578,11 @@ def _insert_cells(
     db.execute(f"INSERT INTO raw ({columns}) SELECT {values} FROM arrays")
 
 
-def insert_unrated(db: Session, entity: str, names: Sequence[str]) -> None:
-    """Append names of users or items without ratings to the table ``unrated``."""
-    if names:
-        db.register("silent", {"id": np.array(names, object)})
-        db.execute(f"INSERT INTO unrated SELECT '{entity}', trim(id) FROM silent")
+def insert_names(db: Session, entity: str, names: Array) -> None:
+    """Append names of rows or columns of a matrix, with and without ratings, to their table."""
+    if len(names):
+        db.register("labels", {"id": names})
+        db.execute(f"INSERT INTO matrix_names SELECT '{entity}', trim(id) FROM labels")
 
 
 def _item_names(table: Source, columns: Sequence[int]) -> list[str]:

@@ -10,6 +10,9 @@ iteration:
     If the names of one side have several parts: columns of the parts, stored like text. In place of
     ``ids``, each of several parts is stored like them: ``0_integers``, or ``0_text`` and
     ``0_offsets``.
+``layout/{W,H}/000000/text``, ``offsets``
+    If ratings were a matrix: its names in its order, also without ratings; and ``heading_text``,
+    ``heading_offsets``: the column of users.
 ``ratings/{W,H}/000000/count``
     (n,) int64: training ratings of each row or column.
 ``features/{W,H}/000000/NAME``
@@ -86,6 +89,9 @@ def _blocks(ratings: Ratings) -> dict[Key, Array]:
                 blocks |= _encode_ids("parts", factor, ids, f"{k}_")
         else:
             blocks |= _encode_ids("ids", factor, ratings.ids(side))
+        if side in ratings.layouts:
+            blocks |= _encode_texts("layout", factor, ratings.ids(side, "layout"))
+            blocks |= _encode_texts("layout", factor, [ratings.heading], "heading_")
     for side, stored in ratings.features.items():
         factor = FACTOR_OF[side]
         blocks |= _encode_texts("features", factor, stored.names, "names_")
@@ -144,6 +150,8 @@ class Vocabulary:
         Names in the order of the factor's rows.
     labels : sequence of str
         Columns of names, one a part; unknown if the ratings had no names of columns.
+    heading : str
+        Column of users in the matrix of ratings, if it is known.
 
     Attributes
     ----------
@@ -157,8 +165,11 @@ class Vocabulary:
         Columns of names in tables: ``user_id`` (or ``item_id``), or one for each part.
     """
 
-    def __init__(self, entity: str, ids: Array, labels: Sequence[str] = ()) -> None:
+    def __init__(
+        self, entity: str, ids: Array, labels: Sequence[str] = (), heading: str = ""
+    ) -> None:
         self.entity = entity
+        self._heading = heading
         self.ids = ids
         self.labels = tuple(labels)
         parts = self.labels if len(labels) > 1 else ()
@@ -187,9 +198,12 @@ class Vocabulary:
 
         It is the entity if that column is unknown, or would have the name of another one.
         """
-        if len(self.labels) != 1 or self.labels[0] in _MATRIX_COLUMNS or "/" in self.labels[0]:
+        heading = self._heading
+        if len(self.labels) == 1:
+            heading = self.labels[0]
+        if not heading or heading in _MATRIX_COLUMNS or "/" in heading:
             return self.entity
-        return self.labels[0]
+        return heading
 
     @override
     def __repr__(self) -> str:
@@ -486,9 +500,21 @@ class Index:
         if not labels and entity in self._columns:
             labels = [self._columns[entity]]
         if len(labels) < 2:
-            return Vocabulary(entity, self._read_ids("ids", entity), labels)
+            ids = self._read_ids("ids", entity)
+            return Vocabulary(entity, ids, labels, self._heading(entity))
         names = [self._read_ids("parts", entity, f"{k}_") for k in range(len(labels))]
         return Vocabulary(entity, tuples_of(names), labels)
+
+    def _heading(self, entity: str) -> str:
+        """Return the column of users in the matrix of ratings; "" if it is unknown."""
+        headings = self._read_texts("layout", entity, "heading_")
+        if entity != "user" or not headings:
+            return ""
+        return headings[0]
+
+    def layout(self, entity: str) -> list[str]:
+        """Return the names of a matrix in its order, with those without ratings; else none."""
+        return self._read_texts("layout", entity)
 
     def features(self, entity: str) -> tuple[list[str], list[str]]:
         """Return names and groups of the features of users or items; empty if there are none."""

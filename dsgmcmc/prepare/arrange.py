@@ -181,10 +181,14 @@ def _number_entity(
     if not 2 <= n <= MAX_SIDE:
         raise InputError(f"{n} {entity}(s): a matrix needs at least two, and at most {MAX_SIDE}")
     if longest > MAX_ID_BYTES:
-        raise InputError(
-            f"the {entity} column has a name of {longest} bytes: at most {MAX_ID_BYTES} are allowed"
-        )
+        raise _too_long(entity, longest)
     return int(n)
+
+
+def _too_long(entity: str, n_bytes: int) -> InputError:
+    return InputError(
+        f"the {entity} column has a name of {n_bytes} bytes: at most {MAX_ID_BYTES} are allowed"
+    )
 
 
 def refuse_scale(db: Session) -> None:
@@ -455,6 +459,20 @@ def names(db: Session, entity: str, part: int = 0, n_parts: int = 1) -> Iterator
             yield piece
         else:
             yield np.array([text.encode() for text in piece], dtype=f"S{longest}")
+
+
+def matrix_names(db: Session, entity: str) -> Array:
+    """Return the names of the rows or columns of matrices in their order, as UTF-8.
+
+    Raises InputError if one is too long.
+    """
+    names = db.execute(
+        f"SELECT id FROM matrix_names WHERE entity = '{entity}' GROUP BY id ORDER BY min(rowid)"
+    ).fetchnumpy()["id"]
+    encoded = np.array([name.encode() for name in names], "S")
+    if encoded.dtype.itemsize > MAX_ID_BYTES:
+        raise _too_long(entity, encoded.dtype.itemsize)
+    return encoded
 
 
 def name_parts(db: Session, entity: str, labels: Sequence[str]) -> dict[str, Iterator[Array]]:

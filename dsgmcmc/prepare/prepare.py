@@ -42,7 +42,7 @@ from dsgmcmc.prepare.several import refuse_repeated_rows, refuse_unlike
 from dsgmcmc.prepare.summary import Summary
 from dsgmcmc.ratings.description import doubts_about_test
 from dsgmcmc.ratings.file import Ratings
-from dsgmcmc.ratings.format import Directions, Features
+from dsgmcmc.ratings.format import Directions, Features, MatrixNames
 from dsgmcmc.ratings.reading import Reading
 from dsgmcmc.ratings.writer import Origin, write_slabs
 from dsgmcmc.settings import named
@@ -530,6 +530,15 @@ class Ingest:
             grouped=self.is_grouped,
         )
 
+    def _matrix_names(self, table: RatingsTable, entities: Entities) -> MatrixNames:
+        """Return the names of the matrices that were read."""
+        by_side = {}
+        for side, entity in entities.sides.items():
+            names = arrange.matrix_names(self.db, entity)
+            if len(names):
+                by_side[side] = names
+        return MatrixNames(table.heading, by_side)
+
     def _directions(self, entities: Entities) -> Directions | None:
         """Return the directions of a table with a context."""
         if not self.has_context:
@@ -574,6 +583,7 @@ class Ingest:
                 item_levels=item_levels,
                 columns=raw.tables[0].named_columns,
                 reading=raw.tables[0].reading,
+                matrix=self._matrix_names(raw.tables[0], entities),
             ),
             force=self.settings.force,
         )

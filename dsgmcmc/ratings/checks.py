@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dsgmcmc.ratings.format import COLUMNS, NAMED, READING, STORED_TYPES
+from dsgmcmc.ratings.format import COLUMNS, HEADING, NAMED, READING, STORED_TYPES
 from dsgmcmc.ratings.reading import Reading
 from dsgmcmc.types import Float32, Int32, Int64
 
@@ -67,6 +67,13 @@ def read_columns(attributes: Any) -> dict[str, str]:
     if not are_texts or not columns.keys() <= set(NAMED):
         raise ValueError(f"its columns are {text[:80]!r}")
     return dict(columns)
+
+
+def read_heading(attributes: Any) -> str:
+    """Return the column of users in a matrix from its attribute; "" if a file does not have it."""
+    if HEADING not in attributes:
+        return ""
+    return str(read_attribute(attributes, HEADING, str))
 
 
 def read_reading(attributes: Any) -> Reading:

@@ -26,7 +26,13 @@ import numpy as np
 from dsgmcmc.errors import InputError, refusing
 from dsgmcmc.kernels.compact_ratings import Numbering, count_values
 from dsgmcmc.orientation import Orientation
-from dsgmcmc.ratings.checks import find_bad_cells, read_attribute, read_columns, read_reading
+from dsgmcmc.ratings.checks import (
+    find_bad_cells,
+    read_attribute,
+    read_columns,
+    read_heading,
+    read_reading,
+)
 from dsgmcmc.ratings.format import (
     ATTRIBUTES,
     CHUNK,
@@ -108,6 +114,10 @@ class Ratings(AbstractContextManager["Ratings"]):
         Columns of the first input by role (`NAMED`), if it had names of columns.
     reading : Reading
         What users have said of the input.
+    heading : str
+        Column of users in a matrix; "" if it is unknown.
+    layouts : list of {"rows", "cols"}
+        Sides of which `ids` has the order in the matrix that was read.
     parts : dict of {"rows", "cols"} to tuple of str
         Columns of the parts of names, for sides whose names have several parts.
     labels : dict of {"rows", "cols"} to tuple of str
@@ -170,14 +180,15 @@ class Ratings(AbstractContextManager["Ratings"]):
         with suppress(OSError, RuntimeError):
             self._file.close()
 
-    def ids(self, side: Side) -> Array:
+    def ids(self, side: Side, content: str = "ids") -> Array:
         """Return the names of all rows, or of all columns: (n,) int64, or object arrays of str.
 
-        Names of several parts are tuples of int or str, in object arrays.
+        Names of several parts are tuples of int or str, in object arrays. With "layout" as
+        `content`, they are those of a matrix in its order, also without ratings (`layouts`).
         """
         if side in self.parts:
             return tuples_of(self.name_parts(side))
-        return self._names(f"{side}/ids")
+        return self._names(f"{side}/{content}")
 
     def name_parts(self, side: Side) -> list[Array]:
         """Return each part of names of several parts: (n,) int64, or object arrays of str."""
@@ -499,6 +510,7 @@ class Ratings(AbstractContextManager["Ratings"]):
         self.item_levels = ITEM_LEVELS in self._file.attrs
         self.named_columns = read_columns(self._file.attrs)
         self.reading = read_reading(self._file.attrs)
+        self.heading = read_heading(self._file.attrs)
         self._stored_resolution: float | None = None
         if RESOLUTION in self._file.attrs:
             self._stored_resolution = read_attribute(self._file.attrs, RESOLUTION, float)
@@ -540,6 +552,7 @@ class Ratings(AbstractContextManager["Ratings"]):
         self.column_counts = self._check_column_counts()
         sizes: dict[Side, int] = {"rows": self.n_rows, "cols": self.n_cols}
         self.labels: dict[Side, tuple[str, ...]] = {}
+        self.layouts: list[Side] = []
         for side, n in sizes.items():
             self._check_names(side, n)
         self.parts = {side: labels for side, labels in self.labels.items() if len(labels) > 1}
@@ -570,6 +583,9 @@ class Ratings(AbstractContextManager["Ratings"]):
             self.labels[side] = tuple(label.decode() for label in stored[:].tolist())
         if n_parts == 1:
             self._dataset(f"{side}/ids", n, None)
+            if f"{side}/layout" in self._file:
+                self._dataset(f"{side}/layout", None, None)
+                self.layouts.append(side)
             return
         for k in range(n_parts):
             self._dataset(parts_dataset(side, k), n, None)

@@ -10,6 +10,8 @@ Format ``dsgmcmc-ratings``, an HDF5 file of version 2 with
 ..                        ``age``                    (nnz,) uint8, for a temporal split:
                                                      hundredth by time, latest is 0
 ``/rows/ids``             ``/cols/ids``              int64, or UTF-8 of fixed length: original names
+``/rows/layout``          ``/cols/layout``           UTF-8 of fixed length: names of a matrix in its
+                                                     order, with and without ratings; optional
 ``/rows/features``        ``indptr indices values``  int64, int32, float32: compressed sparse rows
 ..                        ``names groups``           (F,) UTF-8 of fixed length (`Features`)
 ..                        ``encoding``               (bytes,) uint8: encoding of the features,
@@ -32,8 +34,9 @@ attributes                ``format version``         text is UTF-8 of fixed leng
 ..                        ``reading``                JSON, options with which the input was read;
 ..                        ``columns``                JSON, role to column of the input (`NAMED`);
                                                      none for arrays and matrices
+..                        ``heading``                column of users in a matrix; none without one
 ..                        ``content_sha256``         identifies the data: hash of the arrays without
-                                                     encoding and counts
+                                                     encoding, counts and layout
 ========================  =========================  ===========================================
 
 and of version 3 if it also has one of
@@ -66,7 +69,7 @@ Every data set is stored in chunks with HDF5's Fletcher32 checksums.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -107,6 +110,8 @@ ITEM_LEVELS = "item_levels"
 COLUMNS = "columns"
 #: Name of the attribute with what users have said of the input, a text (`Reading.stored`).
 READING = "reading"
+#: Name of the attribute with the column of users in a matrix, a text.
+HEADING = "heading"
 #: Roles whose columns a file remembers, so that later ratings are read from the same ones.
 NAMED = ("user", "item", "rating", "weight", "lower", "upper", "relation")
 #: Names and types of the attributes that every file has, which are scalars.
@@ -204,6 +209,21 @@ class Directions(NamedTuple):
 def as_utf8(texts: tuple[str, ...]) -> Array:
     """Return texts as UTF-8 of fixed length."""
     return np.array([text.encode() for text in texts], "S")
+
+
+class MatrixNames(NamedTuple):
+    """Names of a matrix as its file has them.
+
+    Attributes
+    ----------
+    heading : str
+        Column of the names of users; "" without one.
+    by_side : dict of side to (n,) array of ``S<n>``
+        Names of all rows and columns in their order, also of those without ratings.
+    """
+
+    heading: str
+    by_side: Mapping[Side, Array]
 
 
 class Times(NamedTuple):

@@ -22,6 +22,7 @@ from dsgmcmc.ratings.format import (
     DIRECTIONS,
     EXTENDED,
     FORMAT,
+    HEADING,
     IS_OPEN,
     ITEM_LEVELS,
     MEAN_WEIGHT,
@@ -33,6 +34,7 @@ from dsgmcmc.ratings.format import (
     ContentHash,
     Directions,
     Features,
+    MatrixNames,
     Side,
     Split,
     Times,
@@ -98,6 +100,7 @@ class Origin(NamedTuple):
     item_levels: bool = False
     columns: Mapping[str, str] = MappingProxyType({})
     reading: Reading = Reading()
+    matrix: MatrixNames = MatrixNames("", MappingProxyType({}))
 
 
 class NameParts(NamedTuple):
@@ -306,6 +309,8 @@ class _Content:
     def finish(self, origin: Origin) -> dict[str, Any]:
         """Write the numbers of ratings, places and pages, and the attributes; return these."""
         sizes = self._sizes
+        for side, names in origin.matrix.by_side.items():
+            self.append(f"{side}/layout", names, len(names), hashed=False)
         self.append("train/column_counts", self._column_counts, sizes.cols, hashed=False)
         for name, counts in self._time_counts.items():
             self.append(name, counts, len(counts), hashed=False)
@@ -324,10 +329,14 @@ class _Content:
         }
         for name, expected in ATTRIBUTES.items():
             self._write_attribute(name, expected(attributes[name]))
-        if origin.replicates:
-            self._write_attribute(REPLICATES, origin.replicates)
-        if origin.item_levels:
-            self._write_attribute(ITEM_LEVELS, True)
+        optional = {
+            REPLICATES: origin.replicates,
+            ITEM_LEVELS: origin.item_levels,
+            HEADING: origin.matrix.heading,
+        }
+        for name, value in optional.items():
+            if value:
+                self._write_attribute(name, value)
         if origin.columns:
             self._write_attribute(COLUMNS, json.dumps(dict(origin.columns)))
         if origin.reading.stored():

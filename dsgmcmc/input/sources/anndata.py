@@ -119,6 +119,28 @@ def _read_anndata(path: Path, file: Any, choice: Reading, limit: int) -> Source:
     return as_table(path, LabelledMatrix(users, items, values, about), choice, limit)
 
 
+def copy_annotated(path: Path, target: Any, names: Mapping[str, tuple[str, list[str]]]) -> None:
+    """Copy the content of an AnnData file to another one that is open for writing.
+
+    Raises InputError if it has other `names`, by "obs" and "var", each with a heading; or if it is
+    no AnnData file of today.
+    """
+    errors = (OSError, KeyError, RuntimeError, TypeError, ValueError)
+    with refusing(f"{path} cannot be read", *errors), h5py.File(path, "r") as file:
+        if file.attrs.get("encoding-type") != "anndata" or "layers" not in file:
+            raise InputError(f"{path} exists and has no layers of AnnData: give another name")
+        for axis, (_, expected) in names.items():
+            if _names(file, axis).tolist() != expected:
+                raise InputError(
+                    f"{path} exists, and its {axis}_names are not those of the matrix of the run,"
+                    " in this order: give another name"
+                )
+        for name, node in file.items():
+            file.copy(node, target, name)
+        for name, value in file.attrs.items():
+            target.attrs[name] = value
+
+
 def _axis_of(entity: str) -> str:
     if entity == "user":
         return "obs"

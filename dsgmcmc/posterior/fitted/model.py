@@ -21,11 +21,13 @@ from dsgmcmc.posterior.item_parameters import (
     user_parameters,
 )
 from dsgmcmc.posterior.loadings import Loadings, loadings
+from dsgmcmc.posterior.matrix.axis import names_in_order
 from dsgmcmc.posterior.matrix.labels import RowsOf
 from dsgmcmc.posterior.rows.columns import form_of_new
 from dsgmcmc.posterior.rows.new_ratings import NewRatings, describe_new
 from dsgmcmc.tables.result import Table
 from dsgmcmc.terminal import warn
+from dsgmcmc.types import Array
 
 
 class FittedModel(Predictions, Matrices, Rankings):
@@ -160,7 +162,7 @@ class FittedModel(Predictions, Matrices, Rankings):
         InputError
             If the run has no saved draws or no factors.
         """
-        names = {entity: self._training.names(entity) for entity in ENTITIES}
+        names = {entity: self._names_in_order(entity) for entity in ENTITIES}
         return loadings(self._fitted(), items=names["item"], users=names["user"])
 
     @renewing
@@ -189,7 +191,7 @@ class FittedModel(Predictions, Matrices, Rankings):
         """
         run = self._fitted()
         ratings = ratings_of_fit(run) if fit else None
-        return item_parameters(run, ratings, names=self._training.names("item"), unit=unit)
+        return item_parameters(run, ratings, names=self._names_in_order("item"), unit=unit)
 
     @renewing
     def user_parameters(self, *, draws: int = 0, unit: Unit = "logit") -> Table:
@@ -216,8 +218,15 @@ class FittedModel(Predictions, Matrices, Rankings):
             If ratings are not ordered levels, or the run has fewer draws.
         """
         run = self._fitted()
-        users = UserRows(run, self._rows.newcomers, self._training.names("user"))
+        users = UserRows(run, self._rows.newcomers, self._names_in_order("user"))
         return user_parameters(run, users, draws=draws, unit=unit)
+
+    def _names_in_order(self, entity: str) -> Array | None:
+        """Return the names of the training matrix in its order; None if it was no matrix."""
+        names = self._training.names(entity)
+        if names is None:
+            names = names_in_order(self._fitted(), entity)
+        return names
 
     @renewing
     def to_arviz(self, *others: FittedModel, training: bool = False) -> Any:

@@ -1,6 +1,7 @@
 """Writes the completed training matrix to files, a block of rows at a time.
 
-Rows are users and columns are items, both in the order of their names. Known cells, test ratings
+Rows are users and columns are items, in the order of the matrix that was prepared, with those
+without ratings; of other ratings, in the order of names. Known cells, test ratings
 included, are as they were given, with an sd of 0; expected ratings are of all cells. Imputations
 follow one another: CSV and Parquet have a first column ``draw``, and arrays a first dimension.
 
@@ -8,6 +9,8 @@ follow one another: CSV and Parquet have a first column ``draw``, and arrays a f
 CSV       a column with the names of users, and one for each item
 Parquet   the same; DuckDB converts it from CSV, because it is slow with thousands of columns
 npy       (users, items) or (draws, users, items) float32, without names
+h5ad      layers (`dsgmcmc.posterior.matrix.annotated`): ``imputed``, or ``expected`` with expected
+          ratings of all cells; ``sd``, ``lower`` and ``upper``; and the factors
 netCDF    the variable ``rating`` with a dimension for users and one for items, and their names
 ========  =================================================================================
 
@@ -32,16 +35,23 @@ import numpy as np
 
 from dsgmcmc.errors import InputError, writing
 from dsgmcmc.posterior.cells.predict import Predictor
+from dsgmcmc.posterior.draws import ENTITIES
 from dsgmcmc.posterior.export import require
-from dsgmcmc.posterior.index import Vocabulary
+from dsgmcmc.posterior.index import Vocabulary, unknown_names
+from dsgmcmc.posterior.matrix.annotated import AnnotatedMatrix
+from dsgmcmc.posterior.matrix.axis import Axis, axis_of
 from dsgmcmc.posterior.matrix.complete import Block, Completion
 from dsgmcmc.posterior.matrix.known import KnownCells
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.settings import PredictOptions
+from dsgmcmc.settings import named
 from dsgmcmc.storage.files import check_target, remove_folder, replacing, sync
+from dsgmcmc.terminal import warn
 from dsgmcmc.types import Array, Int32, Int64
 
-SUFFIXES = (".csv", ".parquet", ".pq", ".npy", ".nc")
+SUFFIXES = (".csv", ".parquet", ".pq", ".npy", ".nc", ".h5ad")
+#: Formats with all matrices in one file, and with names of any kind.
+LABELLED = (".nc", ".h5ad")
 #: Type of text of any length in HDF5, as h5py describes it.
 TEXT = np.dtype("O", metadata={"vlen": str})
 #: Writes the values of a block of one matrix.
@@ -71,14 +81,23 @@ class MatrixFile:
     sd: bool = False
 
     @cached_property
-    def users(self) -> Int32:
-        """Rows of the users in the run, in the order of their names."""
-        return self.run.users.rows_in_order().astype(np.int32)
+    def axes(self) -> dict[str, Axis]:
+        """Users and items of the matrix; names of several parts are texts: station=s3,day=d4."""
+        axes = {}
+        for entity in ENTITIES:
+            axis = axis_of(self.run, entity)
+            axes[entity] = axis._replace(names=_written(self.run.vocabulary(entity), axis.names))
+        return axes
 
-    @cached_property
+    @property
+    def users(self) -> Int32:
+        """Rows of the users in the run; -1 for those without ratings."""
+        return self.axes["user"].rows
+
+    @property
     def items(self) -> Int32:
-        """Rows of the items in the run, in the order of their names."""
-        return self.run.items.rows_in_order().astype(np.int32)
+        """Rows of the items in the run; -1 for those without ratings."""
+        return self.axes["item"].rows
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -120,21 +139,24 @@ class MatrixFile:
         suffix = out.suffix.lower()
         if suffix not in SUFFIXES:
             raise InputError(f"{out}: the suffix of a matrix must be one of {', '.join(SUFFIXES)}")
-        if suffix not in (".npy", ".nc"):
+        if suffix not in (".npy", *LABELLED):
             self._refuse_equal_names(ignores_case=suffix != ".csv")
         if suffix == ".nc":
             require("`dsgmcmc predict --matrix --out OUT.nc`", "h5netcdf")
         if self.imputations:
-            self._completion.need_distribution()
+            self._need_draws(suffix)
         files = {"rating": out}
-        if suffix != ".nc":
+        if suffix not in LABELLED:
             files |= {name: out.with_name(f"{out.stem}.{name}{suffix}") for name in self._others}
         for file in files.values():
             check_target(file, force=True)
         cells = KnownCells(self.run)
+        self._tell_unrated()
         blocks = self._completion.blocks(self.users, draws=self.imputations, others=self._others)
         with writing(out), ExitStack() as stack:
-            if suffix == ".nc":
+            if suffix == ".h5ad":
+                write = stack.enter_context(self._annotated(out, cells))
+            elif suffix == ".nc":
                 write = stack.enter_context(self._netcdf(out))
             else:
                 sinks = {
@@ -149,6 +171,19 @@ class MatrixFile:
             "known": cells.number,
             "draws": self.imputations,
         }
+
+    def _need_draws(self, suffix: str) -> None:
+        """Raise InputError if matrices cannot be drawn, or the format has one matrix."""
+        if suffix == ".h5ad":
+            raise InputError(f"a layer of AnnData has one matrix: write {named('draws')} to .nc")
+        self._completion.need_distribution()
+
+    def _tell_unrated(self) -> None:
+        """Warn of rows and columns without ratings."""
+        for entity, axis in self.axes.items():
+            if (axis.rows < 0).any():
+                unrated = unknown_names(entity, axis.names[axis.rows < 0].tolist())
+                warn(f"{unrated}: predicted from the prior")
 
     # ------------------------------------------------------------------ blocks
 
@@ -175,8 +210,8 @@ class MatrixFile:
     @property
     def _header(self) -> list[str]:
         """Names of the columns of a table."""
-        items = map(str, _names(self.run.items, self.items).tolist())
-        header = [self.run.users.heading, *items]
+        items = map(str, self.axes["item"].names.tolist())
+        header = [self.axes["user"].heading, *items]
         if self.imputations:
             header.insert(0, "draw")
         return header
@@ -210,10 +245,11 @@ class MatrixFile:
             lines = folder / "matrix.csv"
             with self._lines(lines) as sink:
                 yield sink
-            types = {self.run.users.heading: "BIGINT" if self.run.users.integers else "VARCHAR"}
+            users = self.axes["user"]
+            types = {users.heading: "BIGINT" if users.integers else "VARCHAR"}
             if self.imputations:
                 types = {"draw": "INTEGER", **types}
-            for item in _names(self.run.items, self.items).tolist():
+            for item in self.axes["item"].names.tolist():
                 types[str(item)] = "FLOAT"
             convert_csv(lines, types, out)
         finally:
@@ -230,7 +266,7 @@ class MatrixFile:
                     np.lib.format.write_array_header_1_0(file, shape)
                     yield lambda _, values: file.write(values.astype("<f4").tobytes())
                 else:
-                    names = _names(self.run.users, self.users).tolist()
+                    names = self.axes["user"].names.tolist()
                     file.write(_csv_lines([self._header]))
                     yield lambda block, values: file.write(self._csv(names, block, values))
             sync(temporary)
@@ -246,17 +282,35 @@ class MatrixFile:
         return _csv_lines(lines)
 
     @contextmanager
+    def _annotated(self, out: Path, cells: KnownCells) -> Iterator[Callable[[Block], None]]:
+        """Context with a function that writes blocks as layers of an AnnData file."""
+        names = {"rating": "imputed", "sd": "sd"}
+        if self.options.of_mean:
+            names["rating"] = "expected"
+        bounds = [name for name in self._others if name != "sd"]
+        names |= dict(zip(bounds, ("lower", "upper"), strict=False))
+        layers = [names[name] for name in ("rating", *self._others)]
+        with AnnotatedMatrix(self.run, self.axes, layers).open(out) as sink:
+
+            def write(block: Block) -> None:
+                known = cells.of(self.users[block.rows], self.items)
+                by_layer = {names[name]: values for name, values in block.values.items()}
+                sink(block.rows, by_layer, known)
+
+            yield write
+
+    @contextmanager
     def _netcdf(self, out: Path) -> Iterator[Callable[[Block], None]]:
         """Context with a function that writes blocks to a netCDF file."""
         import h5netcdf
 
-        axes = (self.run.users.heading, self.run.items.heading)
-        dimensions = ("draw", *axes)[-len(self.shape) :]
+        axes = self.axes.values()
+        dimensions = ("draw", *(axis.heading for axis in axes))[-len(self.shape) :]
         with replacing(out) as temporary:
             with h5netcdf.File(temporary, "w") as file:
                 file.dimensions = dict(zip(dimensions, self.shape, strict=True))
-                _write_names(file, axes[0], _names(self.run.users, self.users))
-                _write_names(file, axes[1], _names(self.run.items, self.items))
+                for axis in axes:
+                    _write_names(file, axis.heading, axis.names)
                 variables = {
                     name: file.create_variable(name, dimensions, np.float32)
                     for name in ("rating", *self._others)
@@ -279,9 +333,8 @@ def _to_each(sinks: Mapping[str, Sink], block: Block) -> None:
         sinks[name](block, values)
 
 
-def _names(vocabulary: Vocabulary, rows: Int32) -> Array:
-    """Return the names of rows; those of several parts as text: ``station=s3,day=d4``."""
-    names = vocabulary.ids[rows]
+def _written(vocabulary: Vocabulary, names: Array) -> Array:
+    """Return names; those of several parts as text: ``station=s3,day=d4``."""
     if not vocabulary.parts:
         return names
     texts = [

@@ -21,6 +21,7 @@ from dsgmcmc.input.sources.annotated import data_array_of, filled_of, is_annotat
 from dsgmcmc.input.sources.matrix import stored_cells
 from dsgmcmc.posterior.cells.predict import Predictor
 from dsgmcmc.posterior.index import listed
+from dsgmcmc.posterior.matrix.axis import axis_of
 from dsgmcmc.posterior.matrix.complete import MatrixTarget
 from dsgmcmc.posterior.matrix.known import BoundedCells, KnownCells, as_written
 from dsgmcmc.posterior.matrix.labels import RowNames, RowNaming, names_of_training
@@ -179,8 +180,8 @@ def read(X: Any, form: Reading) -> Matrix:
 def training_matrix(run: Run, training: TrainingData, known: KnownCells) -> NamedMatrix:
     """Return the training matrix, with the known cells as they were given.
 
-    If the ratings were no matrix, it has all users and items in the order of their names, and
-    becomes a table.
+    If the ratings were no matrix in memory, it has all users and items in the order of `axis_of`,
+    and becomes a table.
     """
     matrix = training.read()
     if matrix is None:
@@ -199,15 +200,12 @@ def training_matrix(run: Run, training: TrainingData, known: KnownCells) -> Name
 
 
 def _by_names(run: Run, library: str | None, known: KnownCells) -> NamedMatrix:
-    """Return the matrix of all users and items of a run, in the order of their names.
+    """Return the matrix of all users and items of a run, in the order of `axis_of`.
 
     Raises InputError if an item has the name of the column of users.
     """
-    users = run.users.rows_in_order().astype(np.int32)
-    items = run.items.rows_in_order().astype(np.int32)
-    names = run.users.ids[users]
-    labels = run.items.ids[items]
-    heading = run.users.heading
+    names, users, heading = axis_of(run, "user")
+    labels, items, _ = axis_of(run, "item")
     if heading in labels.tolist():
         raise InputError(
             f"an item is named {heading!r}, as is the column of users: give complete a matrix X"
