@@ -20,8 +20,8 @@ from dsgmcmc.input.matrices import (
     count_cells,
     has_holes,
     read_matrix,
+    refuse_first_column,
 )
-from dsgmcmc.input.odd_columns import find_odd_columns
 from dsgmcmc.input.roles import (
     CONTEXT,
     MEASURES,
@@ -44,7 +44,7 @@ from dsgmcmc.input.sources.columns import MemoryTable
 from dsgmcmc.input.sources.labelled import refuse_filling
 from dsgmcmc.input.sources.matrix import stored_cells
 from dsgmcmc.input.values import not_rated_sql
-from dsgmcmc.input.wide import counts_cells, describe_matrix, refuse_names
+from dsgmcmc.input.wide import ENTRIES, Block, Cells, WideMatrix, describe_matrix
 from dsgmcmc.parallel.machine import memory_for_data
 from dsgmcmc.ratings.names import main_role, names_of, part_role, part_sql
 from dsgmcmc.ratings.reading import NOTHING_SAID, Reading
@@ -127,7 +127,7 @@ def read_ratings(X: Any, y: Any = None, form: Reading = NOTHING_SAID) -> dict[st
     `memory_table`.
     """
     table = memory_table(X, y, form, timed=False)
-    if isinstance(table.file, MemoryTable) and not form.missing:
+    if isinstance(table.file, MemoryTable) and table.matrix is None and not form.missing:
         columns = dict(zip(table.columns, table.file.arrays, strict=True))
         columns.pop("timestamp", None)
         if _are_plain(columns):
@@ -299,33 +299,21 @@ def _long_table(X: Any, y: Any, columns: Columns, *, timed: bool) -> RatingsTabl
 def _wide_table(X: Any, form: Reading) -> RatingsTable:
     """Return the known cells of a matrix."""
     matrix = read_matrix(X, form)
-    values = matrix.values
+    refuse_first_column(X, matrix)
     users = matrix.names
     if users is None:
-        if counts_cells(values):
-            raise InputError("the first column has the number of ratings of each row: leave it out")
-        if hasattr(X, "columns"):
-            first = str(matrix.labels[0])
-            refuse_names(values, f"column {first}", f'BPMF(columns="user={first}")')
-        advice = 'give a data frame and BPMF(columns="user=NAME")'
-        refuse_names(values, "the first column", advice)
-        users = np.arange(len(values))
-    users = name_column(users, "user")
-    items = name_column(np.array(matrix.labels), "item")
-    row, column = np.nonzero(~np.isnan(values))
-    cells = {"user": users[row], "item": items[column], "rating": values[row, column]}
-    if matrix.bounds is not None:
-        cells["lower"], cells["upper"] = matrix.bounds[:, row, column]
-    return _table_of(cells, cells=True)._replace(
+        users = np.arange(len(matrix.values))
+    names = {
+        "user": name_column(users, "user"),
+        "item": name_column(np.array(matrix.labels), "item"),
+    }
+    block = Block(names["user"], Cells(matrix.values, matrix.bounds))
+    return RatingsTable(
+        MemoryTable.of(Path("ratings"), names),
+        ENTRIES,
         about=describe_matrix(matrix.labels, matrix.named_by),
-        names={"user": _written_names(users), "item": _written_names(items)},
-        odd=find_odd_columns(values, matrix.labels),
+        matrix=WideMatrix(names["item"], matrix.labels, [block]),
     )
-
-
-def _written_names(names: Array) -> Array:
-    """Return names as texts, without missing ones."""
-    return np.array([str(name) for name in names.tolist() if not is_missing(name)], object)
 
 
 def is_wide(X: Any, y: Any, form: Reading) -> bool:

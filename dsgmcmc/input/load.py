@@ -45,10 +45,12 @@ from dsgmcmc.input.times import (
 from dsgmcmc.input.values import is_word, missing_words, truth_sql
 from dsgmcmc.input.wide import (
     ENTRIES,
+    WideMatrix,
     describe_wide,
     insert_names,
     inspect_wide,
     load_wide,
+    matrix_of_file,
 )
 from dsgmcmc.ratings.format import NAMED
 from dsgmcmc.ratings.names import join_sql, main_role, of_parts
@@ -82,14 +84,12 @@ class RatingsTable(NamedTuple):
         Positions of the columns of groups that are held out together.
     about : str
         How a matrix in memory was read.
-    names : dict of str to arrays of str
-        Names of all rows and columns of a matrix in memory, by "user" and "item".
     labels : dict of str to str
         Columns of a data frame by role.
     reading : Reading
         What users have said of the table.
-    odd : OddColumns
-        Columns of a matrix in memory that may be no items.
+    matrix : WideMatrix, optional
+        A matrix in memory.
     """
 
     file: Source
@@ -97,10 +97,9 @@ class RatingsTable(NamedTuple):
     test: bool = False
     groups: tuple[int, ...] = ()
     about: str = ""
-    names: Mapping[str, Array] = MappingProxyType({})
     labels: Mapping[str, str] = MappingProxyType({})
     reading: Reading = NOTHING_SAID
-    odd: OddColumns = OddColumns()
+    matrix: WideMatrix | None = None
 
     @property
     def is_wide(self) -> bool:
@@ -112,7 +111,7 @@ class RatingsTable(NamedTuple):
         """Names of the rows and columns of a matrix that is read as entries, by role."""
         if isinstance(self.file, Entries) and self.file.axes is not None:
             return dict(zip(NAMED_ROLES, self.file.axes, strict=True))
-        return self.names
+        return {}
 
     @property
     def heading(self) -> str:
@@ -221,9 +220,7 @@ def open_ratings(db: Session, path: Path, choice: Reading, *, timed: bool) -> Ra
         if timed:
             needless += [named("timestamps"), f"{named('split')} temporal"]
         raise InputError(f"{path} is a matrix: leave out {joined(needless)}")
-    names = file.names if file.header else None
-    heading = Heading(file.path, names, file.width, file.sample)
-    positions = assign_columns(heading, choice.columns, timed=timed)
+    positions = assign_columns(Heading.of(file), choice.columns, timed=timed)
     return RatingsTable(file, positions)
 
 
@@ -243,8 +240,7 @@ def find_groups(table: RatingsTable, columns: Sequence[str]) -> RatingsTable:
         raise InputError(
             f"{file.path} is a matrix, without columns for {named('hold_out_by')}: leave it out"
         )
-    names = file.names if file.header else None
-    heading = Heading(file.path, names, file.width)
+    heading = Heading.of(file)
     groups = [find_named(heading, named("hold_out_by"), column) for column in columns]
     return table._replace(groups=tuple(groups))
 
@@ -347,11 +343,18 @@ def load(
     first = scalar(db, "SELECT count(*) FROM raw")
     dates = DateReading()
     left_out = 0
-    odd = table.odd
+    odd = OddColumns()
     weightless = 0
+    matrix = table.matrix
     if table.is_wide:
+        matrix = matrix_of_file(db, table.file, table.columns, missing)
+    if matrix is not None:
         wide = load_wide(
-            db, table.file, table.columns, test=table.test, missing=missing, report=report
+            db,
+            matrix,
+            test=table.test,
+            missing=missing,
+            report=lambda progress: report(f"reading {table.file.path.name}: {progress}"),
         )
         left_out = wide.left_out
         odd = wide.odd

@@ -20,17 +20,16 @@ import numpy as np
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.input.bounds import cell_bound, is_bound
-from dsgmcmc.input.odd_columns import NOTHING
 from dsgmcmc.input.roles import Heading, locate
 from dsgmcmc.input.sources.annotated import is_annotated
 from dsgmcmc.input.sources.columns import MemoryTable
 from dsgmcmc.input.sources.tables import is_number
-from dsgmcmc.input.values import TRUTH, Missing
-from dsgmcmc.input.wide import CellReader, Cells
+from dsgmcmc.input.values import TRUTH, are_codes, missing_words
+from dsgmcmc.input.wide import CellReader, counts_cells, ignored_columns, refuse_names
 from dsgmcmc.ratings.names import array_of
 from dsgmcmc.ratings.reading import Reading
 from dsgmcmc.tables.frames import Frame, as_frame, is_data_array, is_missing, texts_of
-from dsgmcmc.tables.usual import Columns, joined, shortened
+from dsgmcmc.tables.usual import Columns
 from dsgmcmc.types import Array, Float64
 
 _MATRIX = 5  # columns of numbers that are no table with a row for each rating
@@ -52,8 +51,8 @@ class Matrix(NamedTuple):
         in others. None if there are no bounds. `values` are between them.
     position : int or None
         Position, in a data frame, of the column with the names of rows.
-    ignored : tuple of int
-        Positions, in a data frame, of further columns that are no items.
+    others : tuple of int
+        Positions, in a data frame, of all columns that are no items.
     named_by : str
         Where the names of the rows come from, for messages.
     """
@@ -63,15 +62,8 @@ class Matrix(NamedTuple):
     values: Float64
     position: int | None
     named_by: str
-    ignored: tuple[int, ...] = ()
+    others: tuple[int, ...] = ()
     bounds: Float64 | None = None
-
-    @property
-    def others(self) -> tuple[int, ...]:
-        """Positions, in a data frame, of all columns that are no items."""
-        if self.position is None:
-            return self.ignored
-        return (self.position, *self.ignored)
 
 
 def read_matrix(X: Any, form: Reading) -> Matrix:
@@ -91,61 +83,50 @@ def read_matrix(X: Any, form: Reading) -> Matrix:
     names = None
     position = None
     named_by = "numbered"
+    where = "the matrix"
     if hasattr(X, "columns"):
+        where = "the data frame"
         labels = _plain_labels(X.columns)
         names = _index_names(X)
         if names is not None:
             named_by = "named by the index"
-        position = _position_of_names(table, labels, form.columns)
+    heading = Heading(where, [str(label) for label in labels], len(labels))
+    others = list(ignored_columns(heading, form.ignore).values())
+    if hasattr(X, "columns"):
+        position = _position_of_names(table, heading, form.columns)
         if position is not None:
             named_by = f"named by {labels[position]}"
             names = _column_of_names(X, table, position)
-            table = np.delete(table, position, axis=1)
-            del labels[position]
-    table, labels, others = _without_ignored(table, labels, form.ignore, position)
+            others.append(position)
+    items = [k for k in range(len(labels)) if k not in others]
+    if not items:
+        raise InputError(f"{where} has no column of an item")
+    labels = [labels[k] for k in items]
     users = np.arange(len(table)) if names is None else names
-    missing = Missing.parse(form.missing)
-    cells = _read_cells(table, users, labels, missing.words)
-    values = cells.values
-    if len(missing.codes):
-        is_code = np.isin(values.astype(np.float32), missing.codes)
-        values[is_code] = np.nan
-        if cells.bounds is not None:
-            cells.bounds[:, is_code] = np.nan
-    return Matrix(names, labels, values, position, named_by, others, cells.bounds)
-
-
-def _read_cells(table: Array, users: Array, labels: Sequence[Any], words: Sequence[str]) -> Cells:
-    """Return the cells of a table (n, J) of numbers, or of objects, as those of a file are read."""
     source = replace(MemoryTable.of(Path("the matrix"), {}), first_row=0)
-    names = texts_of(users)
-    items = texts_of(array_of(labels))
-    reader = CellReader(source, items, words, columns=range(len(labels)))
-    if table.dtype == object and table.size:
-        cells = reader.read(texts_of(table.ravel()).reshape(table.shape).tolist(), names, 0)
-    else:
-        values = table.astype(np.float64)
-        cells = reader.note(values, names, values, 0)
-    reader.refuse()
-    return cells
+    reader = CellReader(
+        source, texts_of(array_of(labels)), missing_words(form.missing), columns=items
+    )
+    cells = reader.read_all(table, texts_of(users))
+    is_code = are_codes(cells.values, form.missing)
+    cells.values[is_code] = np.nan
+    if cells.bounds is not None:
+        cells.bounds[:, is_code] = np.nan
+    return Matrix(names, labels, cells.values, position, named_by, tuple(others), cells.bounds)
 
 
-def _without_ignored(
-    table: Array, labels: list[Any], ignored: Sequence[str], position: int | None
-) -> tuple[Array, list[Any], tuple[int, ...]]:
-    """Return a table and its labels without ignored columns, and the positions of these in X.
-
-    `position` is that of a column that was taken from X before. Raises InputError for a column that
-    X does not have.
-    """
-    texts = [str(label) for label in labels]
-    lacking = [name for name in ignored if name not in (*texts, NOTHING)]
-    if lacking:
-        raise InputError(f"ignore: there is no column {joined(lacking)} ({shortened(texts)})")
-    at = [k for k, text in enumerate(texts) if text in ignored]
-    others = tuple(k if position is None or k < position else k + 1 for k in at)
-    kept = [label for k, label in enumerate(labels) if k not in at]
-    return np.delete(table, at, axis=1), kept, others
+def refuse_first_column(X: Any, matrix: Matrix) -> None:
+    """Raise InputError if a matrix has no names, and its first column may have names or counts."""
+    if matrix.names is not None:
+        return
+    if counts_cells(matrix.values):
+        raise InputError("the first column has the number of ratings of each row: leave it out")
+    what = "the first column"
+    advice = 'give a data frame and BPMF(columns="user=NAME")'
+    if hasattr(as_frame(X), "columns"):
+        what = f"column {matrix.labels[0]}"
+        advice = f'BPMF(columns="user={matrix.labels[0]}")'
+    refuse_names(matrix.values, what, advice)
 
 
 def _plain_labels(labels: Any) -> list[Any]:
@@ -222,9 +203,8 @@ def _index_names(frame: Any) -> Array | None:
     return names
 
 
-def _position_of_names(table: Array, labels: Sequence[Any], columns: Columns) -> int | None:
+def _position_of_names(table: Array, heading: Heading, columns: Columns) -> int | None:
     """Return the position of the column of a matrix that names its rows, or None."""
-    heading = Heading("the data frame", [str(label) for label in labels], len(labels))
     positions = locate(heading, columns, ("user",), optional=("user",))
     if len(positions) > 1:
         raise InputError(
@@ -233,7 +213,7 @@ def _position_of_names(table: Array, labels: Sequence[Any], columns: Columns) ->
         )
     if positions:
         return positions["user"]
-    if table.dtype != object:
+    if table.dtype != object or not table.size:
         return None
     texts = {value.lower() for value in table[:, 0] if isinstance(value, str)} - TRUTH.keys()
     if all(is_number(text) or is_bound(text) for text in texts):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
 
@@ -23,6 +23,9 @@ from dsgmcmc.tables.usual import (
     simplified,
 )
 from dsgmcmc.types import Array
+
+if TYPE_CHECKING:
+    from dsgmcmc.input.sources.base import Source
 
 #: Roles of columns that say more of a rating, which no usual name has: only users can name them.
 MEASURES = ("weight", "lower", "upper", "relation")
@@ -66,6 +69,12 @@ class Heading(NamedTuple):
     names: Sequence[str] | None
     width: int
     sample: Rows = ()
+
+    @classmethod
+    def of(cls, file: Source) -> Self:
+        """Return the columns of a file."""
+        names = file.names if file.header else None
+        return cls(file.path, names, file.width, file.sample)
 
     def __str__(self) -> str:
         """Return a list of the columns."""

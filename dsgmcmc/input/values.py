@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence, Set
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Set
+from typing import Any
 
 import numpy as np
 
 from dsgmcmc.input.sources.tables import is_number
 from dsgmcmc.tables.session import literal
-from dsgmcmc.types import Float32
+from dsgmcmc.types import Float64, Mask
 
 #: Words for ratings of 1 and 0, in lower case.
 TRUTH = dict.fromkeys(("true", "t", "yes", "y"), 1.0) | dict.fromkeys(
@@ -44,25 +44,12 @@ def missing_words(missing: Iterable[str]) -> list[str]:
     return [text.lower() for text in missing if not is_number(text)]
 
 
-class Missing(NamedTuple):
-    """Values that mean "not rated".
-
-    Attributes
-    ----------
-    codes : (n,) float32
-        Those that are numbers.
-    words : list of str
-        The others, in lower case.
-    """
-
-    codes: Float32
-    words: list[str]
-
-    @classmethod
-    def parse(cls, texts: Sequence[str]) -> Missing:
-        """Read the values of `parse_missing`."""
-        codes = np.array([float(text) for text in texts if is_number(text)], np.float32)
-        return cls(codes, missing_words(texts))
+def are_codes(values: Float64, missing: Iterable[str]) -> Mask:
+    """Return a mask of the numbers that mean "not rated"; they compare in float32."""
+    codes = [float(text) for text in missing if is_number(text)]
+    if not codes:
+        return np.zeros(values.shape, bool)
+    return np.isin(values.astype(np.float32), np.array(codes, np.float32))
 
 
 def is_word(text: str, words: Iterable[str]) -> str:

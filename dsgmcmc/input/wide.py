@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import zipfile
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
@@ -31,9 +31,10 @@ from dsgmcmc.input.roles import Heading, find_named, locate
 from dsgmcmc.input.sources.base import Source
 from dsgmcmc.input.sources.columns import MemoryTable
 from dsgmcmc.input.sources.tables import SHOWN, add_columns, is_number
-from dsgmcmc.input.values import TRUTH, are_truth, missing_words
+from dsgmcmc.input.values import TRUTH, are_codes, are_truth, missing_words
 from dsgmcmc.ratings.reading import Reading
 from dsgmcmc.settings import named
+from dsgmcmc.tables.frames import texts_of
 from dsgmcmc.tables.session import Session, memory_of
 from dsgmcmc.tables.usual import EMPTY, Columns, find_column, shortened
 from dsgmcmc.types import Array, Float64, Mask
@@ -247,15 +248,20 @@ def inspect_wide(db: Session, path: Path, choice: Reading) -> tuple[Source, dict
         raise InputError(f"{path} has a line for each rating: leave out {named('matrix')}")
     if table.header and choice.first_line is None:
         _refuse_second_header(table, choice.missing)
-    names = table.names if table.header else None
-    heading = Heading(path, names, table.width)
-    ignored = {}
-    for name in choice.ignore:
-        if name != NOTHING:
-            ignored[f"ignored {name}"] = find_named(heading, named("ignore"), name)
+    heading = Heading.of(table)
+    ignored = ignored_columns(heading, choice.ignore)
     if choice.columns:
         return table, _position_in(heading, choice.columns) | ignored
     return table, _find_position(db, table, choice.missing) | ignored
+
+
+def ignored_columns(heading: Heading, ignore: Sequence[str]) -> dict[str, int]:
+    """Return the positions of columns of a matrix that users leave out, by role."""
+    return {
+        f"ignored {name}": find_named(heading, named("ignore"), name)
+        for name in ignore
+        if name != NOTHING
+    }
 
 
 def _position_in(heading: Heading, columns: Columns) -> dict[str, int]:
@@ -422,37 +428,21 @@ class WideRows(NamedTuple):
 
 
 def load_wide(
-    db: Session,
-    table: Source,
-    roles: Mapping[str, int],
-    *,
-    test: bool,
-    missing: Sequence[str],
-    report: Reporter,
+    db: Session, matrix: WideMatrix, *, test: bool, missing: Sequence[str], report: Reporter
 ) -> WideRows:
-    """Append the filled cells of a table to the table ``raw``; `roles` as from `inspect_wide`.
+    """Append the filled cells of a matrix to the table ``raw``.
 
     Names of all rows and columns are appended to the table ``matrix_names``, in their order.
-
-    Rows without names have the numbers 1, 2, ..., and so have items without names. Cells of users
-    and items whose names are words in `missing` are left out. Raises InputError if cells have text
-    or infinity, or names are missing. The error gives their number, and the first five with line
-    and column.
+    `report` is called with the number of rows that have been read.
     """
-    others = [k for k in range(table.width) if k not in roles.values()]
-    items = np.array(_item_names(table, others), object)
-    # numbers that mean "not rated" are counted when they are deleted
     words = missing_words(missing)
-    reader = CellReader(table, items, words, columns=others)
-    rows = table.rows(db)
+    items = matrix.items
     n_read = 0
     n_left_out = 0
     first: Float64 | None = None
-    while piece := list(islice(rows, max(1, _CELLS // table.width))):
-        users = np.array(_user_names(piece, roles, n_read), object)
-        cells = reader.read(piece, users, n_read)
+    for users, cells in matrix.blocks:
         n_left_out += cells.n_left_out
-        insert_names(db, "user", users[~(_nameless(users) | _are_words(users, words))])
+        insert_names(db, "user", users, words)
         row, col = np.nonzero(~np.isnan(cells.values))
         bounds = None
         if cells.bounds is not None:
@@ -461,14 +451,10 @@ def load_wide(
         _insert_cells(db, found, bounds, test=test)
         if first is None:
             first = cells.values
-        n_read += len(piece)
-        report(f"reading {table.path.name}: {n_read:,} rows")
-    reader.refuse()
-    insert_names(db, "item", items[~(_nameless(items) | _are_words(items, words))])
-    labels = items.tolist()
-    if not table.header:  # users name such columns by their position
-        labels = [k + 1 for k in others]
-    return WideRows(n_left_out, _odd_columns(first, labels, missing))
+        n_read += len(users)
+        report(f"{n_read:,} rows")
+    insert_names(db, "item", items, words)
+    return WideRows(n_left_out, _odd_columns(first, matrix.labels, missing))
 
 
 def _odd_columns(
@@ -477,8 +463,7 @@ def _odd_columns(
     """Find columns that may be no items in the first rows, (n, J), without codes in `missing`."""
     if first is None:
         return OddColumns()
-    codes = [float(code) for code in missing if is_number(code)]
-    return find_odd_columns(np.where(np.isin(first, codes), np.nan, first), labels)
+    return find_odd_columns(np.where(are_codes(first, missing), np.nan, first), labels)
 
 
 class Cells(NamedTuple):
@@ -496,8 +481,8 @@ class Cells(NamedTuple):
     """
 
     values: Float64
-    bounds: Float64 | None
-    n_left_out: int
+    bounds: Float64 | None = None
+    n_left_out: int = 0
 
 
 class CellReader:
@@ -529,14 +514,27 @@ class CellReader:
         """Return the cells of rows of texts, given the names of their users."""
         width = len(rows[0])
         values = self._numbers.table(rows, width)[:, self._columns]
-        cells = self.note(values, users, rows, n_before)
+        cells = self._note(values, users, rows, n_before)
         bounds = None
         if self._numbers.has_bounds:
             bounds = self._numbers.bounds(rows, width)[:, :, self._columns]
             bounds[:, np.isnan(cells.values)] = np.nan
         return cells._replace(bounds=bounds)
 
-    def note(self, values: Float64, users: Array, rows: Any, n_before: int) -> Cells:
+    def read_all(self, table: Array, users: Array) -> Cells:
+        """Return the cells of all rows of an array of numbers, or of objects.
+
+        Raises InputError if cells are wrong.
+        """
+        if table.dtype == object and table.size:
+            texts = texts_of(table.ravel()).reshape(table.shape)
+            cells = self.read(texts.tolist(), users, 0)
+        else:
+            cells = self._note(table[:, self._columns].astype(np.float64), users, table, 0)
+        self.refuse()
+        return cells
+
+    def _note(self, values: Float64, users: Array, rows: Any, n_before: int) -> Cells:
         """Return cells given their numbers (n, J), and take note of those that are wrong."""
         filled = ~np.isnan(values)
         left_out = filled & (_are_words(users, self._words)[:, None] | self._left_out)
@@ -555,6 +553,63 @@ class CellReader:
         """Raise InputError if cells have no number."""
         self._bad.refuse()
         self._of_words.refuse()
+
+
+class Block(NamedTuple):
+    """Some rows of a matrix: the names of their users, (n,), and their cells."""
+
+    users: Array
+    cells: Cells
+
+
+class WideMatrix(NamedTuple):
+    """A matrix that is read some rows at a time.
+
+    Attributes
+    ----------
+    items : (J,) array
+        Names of the columns.
+    labels : sequence
+        What users call the columns.
+    blocks : iterable of Block
+    """
+
+    items: Array
+    labels: Sequence[object]
+    blocks: Iterable[Block]
+
+
+def matrix_of_file(
+    db: Session, table: Source, roles: Mapping[str, int], missing: Sequence[str]
+) -> WideMatrix:
+    """Return the matrix in a file; `roles` as from `inspect_wide`.
+
+    Rows without names have the numbers 1, 2, ..., and so have items without names. Cells of users
+    and items whose names are words in `missing` are left out. Its blocks raise InputError if cells
+    have text or infinity, or names are missing. The error gives their number, and the first five
+    with line and column.
+    """
+    others = [k for k in range(table.width) if k not in roles.values()]
+    items = np.array(_item_names(table, others), object)
+    labels = items.tolist()
+    if not table.header:  # users name such columns by their position
+        labels = [k + 1 for k in others]
+    # numbers that mean "not rated" are counted when they are deleted
+    reader = CellReader(table, items, missing_words(missing), columns=others)
+    return WideMatrix(items, labels, _blocks(db, table, roles, reader))
+
+
+def _blocks(
+    db: Session, table: Source, roles: Mapping[str, int], reader: CellReader
+) -> Iterator[Block]:
+    """Yield the rows of a file, at most `_CELLS` fields at a time."""
+    rows = table.rows(db)
+    n_read = 0
+    while piece := list(islice(rows, max(1, _CELLS // table.width))):
+        users = np.array(_user_names(piece, roles, n_read), object)
+        yield Block(users, reader.read(piece, users, n_read))
+        n_read += len(piece)
+    reader.refuse()
 
 
 def _columns_of(rows: Any, columns: Sequence[int]) -> list[list[str | None]]:
@@ -578,10 +633,15 @@ def _insert_cells(
     db.execute(f"INSERT INTO raw ({columns}) SELECT {values} FROM arrays")
 
 
-def insert_names(db: Session, entity: str, names: Array) -> None:
-    """Append names of rows or columns of a matrix, with and without ratings, to their table."""
-    if len(names):
-        db.register("labels", {"id": names})
+def insert_names(db: Session, entity: str, names: Array, words: Sequence[str] = ()) -> None:
+    """Append names of rows or columns of a matrix, with and without ratings, to their table.
+
+    Names that are missing, or in `words`, are left out.
+    """
+    texts = texts_of(names)
+    texts = texts[~(_nameless(texts) | _are_words(texts, words))]
+    if len(texts):
+        db.register("labels", {"id": texts})
         db.execute(f"INSERT INTO matrix_names SELECT '{entity}', trim(id) FROM labels")
 
 

@@ -171,11 +171,10 @@ class FittedState:
             return read_rated_file(run, Path(X), self._form().columns), None
         X = frame_of_parts(run, X, y)
         form = form_of_new(run, self._form(), X, y)
-        ratings = read_new(run, X, y, form)
-        if not is_wide(X, y, form):
-            _refuse_rows(rows)
-            return ratings, None
-        return label_ratings(X, form, self._naming(rows))
+        if is_wide(X, y, form):
+            return label_ratings(X, form, self._naming(rows))
+        _refuse_rows(rows)
+        return read_new(run, X, y, form), None
 
     def _naming(self, rows: RowsOf | None) -> RowNaming:
         """Return how the rows of a second matrix get their names."""

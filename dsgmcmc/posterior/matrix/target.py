@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dsgmcmc.errors import InputError
+from dsgmcmc.input.arrays import name_column
 from dsgmcmc.input.bounds import stand_in
-from dsgmcmc.input.matrices import Matrix, fill_in, read_matrix
+from dsgmcmc.input.matrices import Matrix, fill_in, read_matrix, refuse_first_column
 from dsgmcmc.input.roles import expand_parts
 from dsgmcmc.input.sources.annotated import data_array_of, filled_of, is_annotated
 from dsgmcmc.input.sources.matrix import stored_cells
@@ -278,8 +279,13 @@ def label_ratings(X: Any, form: Reading, naming: RowNaming) -> tuple[dict[str, A
     matrix = read(data_array_of(X, form), form)
     if naming.trained is not None and matrix.names is None and not hasattr(X, "columns"):
         matrix = matrix._replace(labels=_labels_by_position(matrix, naming.trained))
+    refuse_first_column(X, matrix)
+    if matrix.names is not None:
+        name_column(matrix.names, "user")  # refuses decimals, and what may be rounded
     found = naming.names(matrix)
     row, column = np.nonzero(~np.isnan(matrix.values))
+    if not len(row):
+        raise InputError("there are no ratings")
     cells = {
         "user": found.names[row],
         "item": np.array(matrix.labels)[column],

@@ -121,7 +121,7 @@ def test_columns_by_position(tmp_path):
     typed("prepare", path, tmp_path / "p.h5", "--matrix", "--ignore", "10").expect(0)
     assert {item for _, item in everything(tmp_path / "p.h5")} == set(range(1, 9))
     typed("prepare", path, tmp_path / "q.h5", "--matrix", "--ignore", "ages").expect(2)
-    with pytest.raises(InputError, match="there is no column ages"):
+    with pytest.raises(InputError, match="no column 'ages' for ignore"):
         BPMF(matrix=True, ignore="ages").fit(frame)
     typed("prepare", path, tmp_path / "q.h5", "--ignore", "10").expect(2)
 

@@ -245,6 +245,17 @@ NO_MATRIX = {
         {},
         "first column has the number of ratings of each row",
     ),
+    "no columns": (np.zeros((5, 0)), {"matrix": True}, "the matrix has no column of an item"),
+    "no columns in a frame": (
+        FRAME[[]],
+        {"matrix": True},
+        "the data frame has no column of an item",
+    ),
+    "all columns ignored": (
+        FRAME,
+        {"matrix": True, "ignore": list(FRAME.columns)},
+        "the data frame has no column of an item",
+    ),
 }
 
 

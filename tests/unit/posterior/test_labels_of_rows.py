@@ -207,3 +207,13 @@ def test_a_row_that_is_known_by_the_parts_of_its_name_is_completed():
     assert abs(filled.iloc[0, 0] - 23) < 4
     drawn = model.complete(holes, draws=2)
     assert (drawn[0] != drawn[1]).all(axis=None)
+
+
+@pytest.mark.parametrize("method", ["evaluate", "fold_in", "update"])
+def test_labels_that_are_no_names_are_refused(method):
+    """Decimals are none, as in the training."""
+    model = BPMF(**SHORT).fit(X.set_axis([f"u{k}" for k in range(20)]))
+    with pytest.raises(InputError, match="names of users must be integers or text"):
+        getattr(model, method)(X.set_axis(np.arange(20) + 0.5))
+    with pytest.raises(InputError, match="there are no ratings"):
+        getattr(model, method)(X.set_axis([f"v{k}" for k in range(20)]) * np.nan)
