@@ -40,9 +40,12 @@ _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wra
 #: Options of kernels that are called without Numba: no wrapper for Python, no memory of its own.
 _WITHOUT_NUMBA: dict[str, Any] = {"no_cpython_wrapper": True, "_nrt": False}
 
+#: Options of functions that only kernels call: no wrapper for Python.
+_INNER: dict[str, Any] = {**_OPTIONS, "no_cpython_wrapper": True}
+
 #: Decorators of functions that the kernels in their module call.
-helper = numba.njit(**_OPTIONS, fastmath=FAST)
-exact_helper = numba.njit(**_OPTIONS, fastmath=EXACT)
+helper = numba.njit(**_INNER, fastmath=FAST)
+exact_helper = numba.njit(**_INNER, fastmath=EXACT)
 
 
 def kernel(signature: str, fastmath: set[str] = FAST) -> Callable[[Callable[..., Any]], Any]:
