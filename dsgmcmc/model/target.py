@@ -92,11 +92,14 @@ class SamplerFields(NamedTuple):
         Names of temporary arrays of the shape of theta, which are not sent.
     positions : tuple of str
         The fields that hold the states of the chain (`dsgmcmc.model.interleaved`).
+    momentum : str
+        The field of the momenta; empty if there are none.
     """
 
     kept: Sequence[StateField]
     working: tuple[str, ...]
     positions: tuple[str, ...]
+    momentum: str = ""
 
 
 class FactorTarget(Target):
@@ -141,6 +144,7 @@ class FactorTarget(Target):
         self.stream = stream
         self._set_parts(parts, sizes, fields.positions)
         self._hyper_start = hyper_start
+        self._momentum = fields.momentum
         self.ratings = ratings
         if self.effects is not None:
             self.ratings = self.effects.ratings
@@ -321,6 +325,7 @@ class FactorTarget(Target):
             hyper_sweep=self._hyper_sweep if hyper_sweep is None else hyper_sweep,
             factor=factor,
             law=self.likelihood,
+            momentum=self._momentum,
         )
 
     @override

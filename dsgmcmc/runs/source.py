@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dsgmcmc.config.chain import DEFAULT_LENGTH, SamplerSection
+from dsgmcmc.config.chain import DEFAULT_LENGTH, DEFAULT_SAMPLER, SamplerSection
 from dsgmcmc.config.run import ResolvedConfig, RunConfig, automatic_rank, build, merged
 from dsgmcmc.diagnostics.baselines import Advantage, BiasesOnly, baselines, fit_biases_only
 from dsgmcmc.diagnostics.convergence import agreement, diagnose, slowest, temperatures, unmixed
@@ -155,6 +155,13 @@ class RatingsSource:
             # of levels and rare counts, the rows with little noise are no small ones: robust.md
             is_measured = requested.draws_noise_scales and self.ratings.levels(FEW_VALUES) is None
             begun["coupled_noise"] = is_measured
+        if not saved and "size_moves" not in chosen:
+            is_normal = requested.law.has_noise and requested.law.is_conditionally_gaussian()
+            begun["size_moves"] = (
+                is_normal
+                and requested.prior == "half-cauchy"
+                and requested.sampler.name == DEFAULT_SAMPLER
+            )
         return begun
 
     def _sampler_for(self, requested: RunConfig, rank: int) -> SamplerSection:
@@ -478,7 +485,9 @@ def targets_of(config: ResolvedConfig, ratings: Ratings, ring: Ring) -> MakeTarg
             ring,
             of_chain,
             make_parts(config, chain_facts, data),
-            SamplerFields(sampler.kept, sampler.working, sampler.positions),
+            SamplerFields(
+                sampler.kept, sampler.working, sampler.positions, momentum=sampler.momentum
+            ),
             stream=RandomStream(config.seed, chain),
             schedule=schedule,
             sizes=sizes,

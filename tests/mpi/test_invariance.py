@@ -175,6 +175,9 @@ CASES = {
     # stopped between two looks at the curvature of single rows, which come less often once a chain
     # has settled
     "bounds kept from before": case("baoab", stops=(23, 27)),
+    # sums over cells, by slabs of rows; stopped between two moves of sizes
+    "sizes": case("baoab", stops=(10, 17), hyper_start=1, size_moves=True, **BOTH),
+    "sizes, weights": case("baoab", "weights", hyper_start=1, size_moves=True),
     # rank 0: rows of one number, and priors over no columns
     "biases, baoab": case("baoab", rank=0, **BOTH),
     "biases, gibbs": case("gibbs", rank=0, prior="normal-wishart", **BOTH),

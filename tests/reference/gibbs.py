@@ -14,6 +14,7 @@ this order,
   where it is sampled, before g with g integrated out;
 - ``coupled``: rows with a g have the prior N(m, (g_i Lambda)^-1), so that n_i + D is in the place
   of n_i, and (theta_i - m)^T Lambda (theta_i - m) is added to tau SSE_i;
+- ``size_moves``: a column of theta, its m and its sd s times c (see `move_sizes`);
 - tau ~ Gamma(1 + N / 2, rate 1 + SSE / 2), SSE weighted by g g'.
 
 One process, double precision, written to be checked rather than to be fast.
@@ -49,6 +50,7 @@ class Model(NamedTuple):
     precision: float = 1.0
     coupled: bool = False  # g also scales the prior's precision
     standardised: bool = False  # the priors are those in units of the ratings' sd
+    size_moves: bool = False  # columns also move together with their half-Cauchy priors
 
 
 class View(NamedTuple):
@@ -251,6 +253,35 @@ def draw_side(
     )
 
 
+def move_sizes(state: State, residuals: np.ndarray, sides: list[View], model: Model, rng) -> None:
+    """Draw the factors c_k of the columns k of one side, their m_k and their sds s_k, in place;
+    then of the other side.
+
+    With u_k ~ Exp(A^2 + s_k^2), c is normal: the coefficients of a regression of the ratings, less
+    the biases, on the products x_k = W_k H_k, with the prior precisions 2 u_k s_k^2.
+    """
+    K = model.rank
+    rows, columns = sides[0].entity, sides[0].partner
+    weights = state.tau * state.g[0][rows] * state.g[1][columns]
+    targets = residuals
+    if model.biases:
+        targets = targets - state.theta[0][rows, K] - state.theta[1][columns, K]
+    for side in (0, 1):
+        x = state.theta[0][rows, :K] * state.theta[1][columns, :K]
+        mean, precision = state.prior[side]
+        lambdas = np.diag(precision)[:K].copy()
+        scales = common_scales(K)
+        log_p = (np.log(scales[:, None]) - np.log(scales[:, None] ** 2 + 1 / lambdas)).sum(axis=1)
+        p = np.exp(log_p - log_p.max())
+        a = rng.choice(scales, p=p / p.sum())
+        u = rng.exponential(1 / (a**2 + 1 / lambdas))
+        covariance = np.linalg.inv((x.T * weights) @ x + np.diag(2 * u / lambdas))
+        c = rng.multivariate_normal(covariance @ (x.T @ (weights * targets)), covariance)
+        state.theta[side][:, :K] *= c
+        mean[:K] *= c
+        precision[range(K), range(K)] = lambdas / c**2
+
+
 def sweep(state: State, residuals: np.ndarray, sides: list[View], model: Model, rng) -> None:
     """Draw everything once, in place; ``residuals`` (N,) are the ratings minus mu, in row-wise
     order.
@@ -261,6 +292,8 @@ def sweep(state: State, residuals: np.ndarray, sides: list[View], model: Model, 
         draw_prior(theta, prior_scales(state, side, model), model, rng, precision)
         for side, (theta, (_, precision)) in enumerate(zip(state.theta, state.prior, strict=True))
     ]
+    if model.size_moves:
+        move_sizes(state, residuals, sides, model, rng)
     errors = residuals - predictor(state.theta, model.rank, sides[0].entity, sides[0].partner)
     draw_noise(state, errors**2, sides, model, rng)
 

@@ -15,6 +15,7 @@ MODELS = {
     "biases only": gibbs.Model(rank=0, tau=0.02),
     "biases, sampled tau": gibbs.Model(rank=1, prior="fixed"),
     "half-cauchy": gibbs.Model(rank=2, prior="half-cauchy", tau=0.002),
+    "half-cauchy, sizes": gibbs.Model(rank=2, prior="half-cauchy", tau=0.02, size_moves=True),
     "normal-gamma": gibbs.Model(rank=2, tau=0.002),
     "normal-wishart": gibbs.Model(rank=2, prior="normal-wishart", tau=0.02),
     "noise by item": gibbs.Model(rank=1, prior="fixed", noise="by-item", nu=6.0),

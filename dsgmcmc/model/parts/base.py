@@ -127,6 +127,8 @@ class DrawContext(NamedTuple):
         have moved all rows.
     law : Law
         The likelihood (`dsgmcmc.model.likelihoods.base`), which is a part, too.
+    momentum : str
+        Field of the factors' momenta; empty if there are none.
     terms : dict of Factor to PrecisionTerms
         Additional sufficient statistics for drawing Lambda; set only while shared parameters are
         drawn.
@@ -143,6 +145,7 @@ class DrawContext(NamedTuple):
     hyper_sweep: int
     factor: Factor | None
     law: Any
+    momentum: str = ""
     terms: Mapping[Factor, PrecisionTerms] = MappingProxyType({})
     precision_limit: float = inf
 

@@ -16,7 +16,7 @@ drawn from its exact conditional:
   eq. 5-7]; the bias keeps its normal-gamma prior.
 
 With samplers that use all ratings in an iteration, moves between sweeps exchange means and biases
-(`dsgmcmc.model.parts.exchange`).
+(`dsgmcmc.model.parts.exchange`), and draw sizes of columns (`dsgmcmc.model.parts.column_sizes`).
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ from dsgmcmc.model.parts.base import (
     Part,
     PrecisionTerms,
 )
+from dsgmcmc.model.parts.column_sizes import move_column_sizes
 from dsgmcmc.model.parts.exchange import exchange_means_and_biases
 from dsgmcmc.model.parts.noise import coupled_factors
 from dsgmcmc.model.quantity import SHIFT, WEIGHT, Quantity, Sampled, SavedDraw
@@ -65,6 +66,14 @@ START_MEAN = 1.0
 #: the biases, which converge first.
 MOVE_EVERY = 5
 FIRST_MOVE = 50
+
+#: Sweeps between joint moves of columns and their priors: the first number up to sweep
+#: `SIZES_SETTLED`, and always with at most `FEW_RATINGS`; then the second, as a move costs as much
+#: as two sweeps. Both are even: `dsgmcmc.samplers.baoab` computes its metric after a move.
+SIZES_EVERY = 2
+SIZES_LATER_EVERY = 20
+SIZES_SETTLED = 100
+FEW_RATINGS = 20_000
 
 #: Values of the common scale of the columns of a factor, in units of sqrt(b) (`RowPriors`).
 COMMON_SCALES = 2.0 ** np.arange(-6, 1.25, 0.25)
@@ -88,6 +97,18 @@ def row_quantities(prior: PriorName) -> tuple[Quantity, ...]:
     """The quantities of the priors of both factors."""
     precision = DENSE_PRECISION if prior == "normal-wishart" else PRECISION
     return tuple(quantity.for_factor(factor) for quantity in (MEAN, precision) for factor in Factor)
+
+
+def can_move_sizes(settings: RowSettings, model: ModelFacts) -> bool:
+    """Whether columns can be moved together with their priors, without features of their rows.
+
+    Momenta must belong to columns, and ratings be normal.
+    """
+    if settings.prior != "half-cauchy" or model.rank == 0:
+        return False
+    sampler = model.sampler
+    is_normal = model.law.has_noise and model.law.is_conditionally_gaussian()
+    return is_normal and (sampler.moves_parts or sampler.draws_conditionals)
 
 
 @dataclass
@@ -153,6 +174,13 @@ class RowSettings(BaseModel):
         shown="yes; no with --prior fixed or a likelihood without noise",
         offered=False,
     )
+    size_moves: bool = setting(
+        "Draw the sizes of factors' columns also together with the columns.",
+        False,
+        shown="yes with --sampler baoab and normal ratings; no in runs that were begun without it",
+        offered=False,
+        later=True,
+    )
 
 
 @dataclass(eq=False)
@@ -188,6 +216,8 @@ class RowPriors(Part[RowSettings]):
         Prior mean of the biases.
     exchanges : bool
         Whether means and biases are exchanged between sweeps.
+    moves_sizes : bool
+        Whether columns are moved together with their priors between sweeps.
     scaled : tuple of Factor
         Factors whose rows' noise scales multiply the prior's precision.
     """
@@ -203,6 +233,7 @@ class RowPriors(Part[RowSettings]):
     width: float = 1.0
     bias_mean: float = 0.0
     exchanges: bool = False
+    moves_sizes: bool = False
     scaled: tuple[Factor, ...] = ()
     parameters: RowParameters = field(init=False)
 
@@ -265,6 +296,7 @@ class RowPriors(Part[RowSettings]):
             width=law.width,
             bias_mean=law.bias_mean(data),
             exchanges=not (chain.by_parts or model.sampler.interleaved),
+            moves_sizes=settings.size_moves and can_move_sizes(settings, model),
             scaled=coupled_factors(model, chain.orientation),
         )
 
@@ -327,7 +359,15 @@ class RowPriors(Part[RowSettings]):
 
     @override
     def move(self, context: DrawContext) -> None:
-        """Exchange means and biases, if due. Collective."""
+        """Move sizes of columns, and exchange means and biases, if due. Collective."""
+        if self._moves_sizes_now(context):
+            move_column_sizes(
+                context,
+                self.parameters.mean,
+                self.parameters.precision,
+                rank=self.rank,
+                scales=self.scales,
+            )
         if not self._does_exchange or not context.is_due(MOVE_EVERY, FIRST_MOVE):
             return
         exchange_means_and_biases(
@@ -337,6 +377,18 @@ class RowPriors(Part[RowSettings]):
             kappa=conjugate.WISHART_BETA if self.prior == "normal-wishart" else 1.0,
             bias_mean=self.bias_mean,
         )
+
+    def _moves_sizes_now(self, context: DrawContext) -> bool:
+        """Whether columns are moved before this sweep; the prior means of rows must be equal."""
+        sweep = context.hyper_sweep
+        if not self.moves_sizes or sweep == 0:
+            return False
+        every = SIZES_EVERY
+        if sweep > SIZES_SETTLED and context.circulation.ratings.n_data > FEW_RATINGS:
+            every = SIZES_LATER_EVERY
+        if sweep % every:
+            return False
+        return SHIFT.name not in next(context.circulation.blocks()).arrays
 
     @override
     def sums(self, context: DrawContext) -> Named | None:

@@ -132,6 +132,7 @@ def test_run_toml_gives_back_the_same_chain(tmp_path: Path, name: str, prior: st
     step = {"name": name} | ({"step_size": 0.01} if name in STEPPING else {})
     config = build({"prior": prior, "sampler": step, "burn_in": "3sweeps"}).resolved()
     of_other_models = {"zero_weight", "until", "scale", "item_levels", "coupled_noise"}
+    of_other_models |= {"size_moves"}
     assert set(config.table()) | of_other_models == set(ResolvedConfig.model_fields)
     run = RunDirectory(tmp_path)
     run.write_settings(config.table(), {"data": "x", "config_hash": config.hash()})
@@ -190,6 +191,7 @@ OTHER |= {
     "biases": False,
     "center": False,
     "standardise": False,
+    "size_moves": True,
     "hyper_start": 3,
     "noise": "both",
     "scale": "log",
