@@ -28,6 +28,9 @@ from dsgmcmc.types import Factor, Float64, Purpose
 
 #: Ratings whose products are in memory at a time.
 SLAB = 4096
+#: Share of its diagonal that is added to X^T Omega X: with fewer ratings than columns, its sums in
+#: float32 need not be positive definite.
+ROUNDING = 1e-6
 
 
 def move_column_sizes(
@@ -86,7 +89,8 @@ def draw_multipliers(
 ) -> Float64:
     """Draw c, (K,), given X^T Omega X, X^T Omega y, the sds s, (K,), and their common scale A."""
     mixing = rng.standard_exponential(len(sds)) / (scale**2 + sds**2)
-    root = np.linalg.cholesky(gram + np.diag(2 * mixing * sds**2))
+    added = 2 * mixing * sds**2 + ROUNDING * np.diag(gram)
+    root = np.linalg.cholesky(gram + np.diag(added))
     centre = np.linalg.solve(root, moment)
     drawn = np.linalg.solve(root.T, centre + rng.standard_normal(len(sds)))
     return np.asarray(drawn, np.float64)

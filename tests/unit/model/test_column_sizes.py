@@ -78,6 +78,16 @@ def test_sums_are_those_of_a_regression_on_the_products_of_columns(
     assert products[:2, 2] == pytest.approx(moment, rel=1e-4, abs=1e-3)
 
 
+def test_more_columns_than_ratings_have_multipliers() -> None:
+    """Products in float32 of 6 ratings with 20 columns, whose prior is far wider than they are."""
+    rng = np.random.default_rng(0)
+    products = rng.normal(size=(6, 20)).astype(np.float32)
+    gram = (products.T @ products).astype(np.float64)
+    sds = np.full(20, 1e-9)
+    for _ in range(50):
+        assert np.isfinite(draw_multipliers(gram, gram[0], sds=sds, scale=1.0, rng=rng)).all()
+
+
 def test_rows_are_as_far_from_their_prior_as_before(data: Path) -> None:
     """In units of the prior's sd, and momenta with the sign of their column."""
     sampler = BAOAB(BAOABConfig(), 0)
