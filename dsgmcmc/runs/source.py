@@ -44,6 +44,7 @@ from dsgmcmc.ratings.reversed_items import describe_reversed
 from dsgmcmc.runs.defaults import RunRatings, chosen_by_ratings
 from dsgmcmc.runs.warm_start import WarmStart, start_digest
 from dsgmcmc.samplers.base import Sampler
+from dsgmcmc.samplers.step_policy import DataCounts
 from dsgmcmc.settings import named
 from dsgmcmc.storage.rundir import Facts, RunDirectory, made_with
 from dsgmcmc.storage.store import Key
@@ -169,9 +170,14 @@ class RatingsSource:
         section = requested.sampler
         ratings = self.ratings
         elements = (ratings.n_rows + ratings.n_cols) * (rank + requested.biases)
-        config = section.algorithm.Steps.for_data(
-            section.config, ratings.nnz, ratings.nnz / elements
+        evenness = 0.0
+        if requested.law.has_noise:
+            most = max(np.diff(ratings.row_indptr).max(), ratings.column_counts.max())
+            evenness = ratings.nnz / min(ratings.n_rows, ratings.n_cols) / max(most, 1)
+        counts = DataCounts(
+            n=ratings.nnz, per_parameter=ratings.nnz / elements, evenness=float(evenness)
         )
+        config = section.algorithm.Steps.for_data(section.config, counts)
         return section.model_copy(update={"config": config})
 
     def resolve(

@@ -26,6 +26,7 @@ from typing_extensions import override
 
 from dsgmcmc.samplers.measured_step import MeasuredStep
 from dsgmcmc.samplers.metrics import Fisher
+from dsgmcmc.samplers.step_policy import DataCounts
 from dsgmcmc.samplers.step_size import RisingStep
 from dsgmcmc.samplers.underdamped import BAOA, MEASURE_EVERY, Temperatures, Underdamped
 from dsgmcmc.targets.base import RowStep, Target
@@ -79,7 +80,7 @@ class BAOABSteps(MeasuredStep[BAOABConfig]):
 
     @classmethod
     @override
-    def for_data(cls, config: BAOABConfig, n_data: int, per_parameter: float) -> BAOABConfig:
+    def for_data(cls, config: BAOABConfig, data: DataCounts) -> BAOABConfig:
         """Return the configuration, with unset values chosen from the number of data.
 
         With fewer than `FULL_STEP_RATINGS` data, eps is proportional to the cube root of their
@@ -92,8 +93,8 @@ class BAOABSteps(MeasuredStep[BAOABConfig]):
         """
         if "step_size" in config.model_fields_set:
             return config
-        eps = config.step_size * min(1.0, (n_data / FULL_STEP_RATINGS) ** (1 / 3))
-        eps = min(eps, MAX_STEP_PER_PARAMETER_RATIO * per_parameter)
+        eps = config.step_size * min(1.0, (data.n / FULL_STEP_RATINGS) ** (1 / 3))
+        eps = min(eps, MAX_STEP_PER_PARAMETER_RATIO * data.per_parameter)
         friction = config.friction
         if eps >= config.step_size and "friction" not in config.model_fields_set:
             friction = FRICTION

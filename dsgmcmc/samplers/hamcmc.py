@@ -39,7 +39,8 @@ from dsgmcmc.kernels.formulas.formula import Formula
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.samplers.gradients import PartGradient
 from dsgmcmc.samplers.metrics import Fisher
-from dsgmcmc.samplers.step_size import StepSize
+from dsgmcmc.samplers.step_policy import BelowTau
+from dsgmcmc.samplers.step_size import TauStep
 from dsgmcmc.settings import named
 from dsgmcmc.targets.base import Target
 from dsgmcmc.targets.state import ParameterBlock, Replicated, StateField
@@ -50,7 +51,7 @@ COEFFICIENTS = ("a", "b", "e")  # of the pairs' vectors, in `two_loops` and `squ
 DEFAULT_STEPS = {"identity": 0.9, "diagonal": 0.04, "fisher": 0.03}
 
 
-class HAMCMCConfig(StepSize):
+class HAMCMCConfig(TauStep):
     """Configuration of HAMCMC; `step_size` is eps gamma u.
 
     gamma is 1 / u unless given, where u = max(count / p_t), as for SGLD, or, with the diagonal
@@ -75,6 +76,11 @@ class HAMCMCConfig(StepSize):
     )
     alpha: float = Field(0.99, gt=0, lt=1, description="memory of v, with the diagonal metric")
     lambda_n: float = Field(9.0, gt=0, description="lambda_v N, with the diagonal metric")
+
+    @property
+    @override
+    def in_units_of_tau(self) -> bool:
+        return self.metric == "identity" and self.gamma is None
 
     @model_validator(mode="before")
     @classmethod
@@ -119,6 +125,7 @@ class HAMCMC(Sampler[HAMCMCConfig, Target]):
     """
 
     Config = HAMCMCConfig
+    Steps = BelowTau
     gradients = ("part", "control-variate")
     scratch = ("g", "g2")
 
@@ -285,8 +292,9 @@ class HAMCMC(Sampler[HAMCMCConfig, Target]):
             alpha = 0.0
         elif iteration >= self.burn_in:
             alpha = 1.0
+        size = config.limited(self.step_size(target, iteration), target.noise_precision)
         return {
-            "eps": self.step_size(target, iteration) / (gamma * unit),
+            "eps": size / (gamma * unit),
             "trust": config.trust,
             "per_gamma": 1.0 / gamma,
             "lambda_v": config.lambda_n / n,

@@ -22,13 +22,14 @@ from typing_extensions import override
 
 from dsgmcmc.kernels.formulas.formula import Formula
 from dsgmcmc.samplers.base import Sampler
-from dsgmcmc.samplers.step_size import StepSize
+from dsgmcmc.samplers.step_policy import BelowTau
+from dsgmcmc.samplers.step_size import TauStep
 from dsgmcmc.targets.base import Target
 
 UPDATE = Formula("theta = theta - eps * grad + noise * z")
 
 
-class SGLDConfig(StepSize):
+class SGLDConfig(TauStep):
     """Configuration of SGLD; `step_size` is h, stable below about 2 / tau."""
 
     step_size: float = Field(0.9, gt=0, description="h; the step is h / largest count of a row")
@@ -38,11 +39,13 @@ class SGLD(Sampler[SGLDConfig, Target]):
     """Stochastic gradient Langevin dynamics."""
 
     Config = SGLDConfig
+    Steps = BelowTau
     gradients = ("part", "full", "control-variate")
     draws_data = True
 
     @override
     def step(self, target: Target, iteration: int) -> None:
-        eps = self.step_size(target, iteration) / target.curvature_bound
+        size = self.config.limited(self.step_size(target, iteration), target.noise_precision)
+        eps = size / target.curvature_bound
         for rows in self.gradient(target, "theta"):
             rows.update(UPDATE, eps=eps, noise=sqrt(2 * eps))

@@ -3,12 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
-from dsgmcmc.samplers.step_size import SamplerConfig
+from typing_extensions import override
+
+from dsgmcmc.samplers.step_size import SamplerConfig, TauStep
 from dsgmcmc.targets.state import Replicated
 
 C = TypeVar("C", bound=SamplerConfig)
+
+#: Largest default step in units of 1 / (tau n), for the mean number n of data of a row, where that
+#: is at least `EVEN` times the largest number. Elsewhere most rows have relative steps as small.
+RELATIVE_STEP = 0.05
+EVEN = 0.5
+
+
+class DataCounts(NamedTuple):
+    """What a default step is chosen from.
+
+    Attributes
+    ----------
+    n : int
+        Number of data.
+    per_parameter : float
+        Number of data per parameter of the factors.
+    evenness : float
+        Mean number of data of a row, or of a column if that is larger, over the largest number; 0
+        if the curvature is no multiple of tau.
+    """
+
+    n: int
+    per_parameter: float
+    evenness: float
 
 
 class StepPolicy(Replicated, Generic[C]):
@@ -40,11 +66,8 @@ class StepPolicy(Replicated, Generic[C]):
     # ------------------------------------------------------------------ the configuration
 
     @classmethod
-    def for_data(cls, config: C, n_data: int, per_parameter: float) -> C:
-        """Return the configuration, with unset values chosen from the number of data.
-
-        `per_parameter` is the number of data per parameter of the factors.
-        """
+    def for_data(cls, config: C, data: DataCounts) -> C:
+        """Return the configuration, with unset values chosen from the number of data."""
         return config
 
     @classmethod
@@ -70,3 +93,17 @@ class StepPolicy(Replicated, Generic[C]):
     def size(self, iteration: int, sweep_length: int) -> float:
         """Step size in `iteration`, in the configuration's unit."""
         return self.config.step(iteration, sweep_length, self.burn_in)
+
+
+class BelowTau(StepPolicy[TauStep]):
+    """Bounds the default step by tau where most rows have as many data as the largest."""
+
+    @classmethod
+    @override
+    def for_data(cls, config: TauStep, data: DataCounts) -> TauStep:
+        """Return the configuration, with `tau_limit` unless a step is set."""
+        if {"step_size", "tau_limit"} & config.model_fields_set:
+            return config
+        if data.evenness < EVEN or not config.in_units_of_tau:
+            return config
+        return config.model_copy(update={"tau_limit": round(RELATIVE_STEP / data.evenness, 4)})

@@ -84,6 +84,38 @@ class StepSize(SamplerConfig):
         return self.model_copy(update=scaled)
 
 
+class TauStep(StepSize):
+    """A step in units of the inverse largest number of data of a row, bounded by tau."""
+
+    tau_limit: float | None = setting(
+        "largest product of the step and tau; by default set for normal noise if no step is",
+        None,
+        later=True,
+        gt=0,
+    )
+
+    @property
+    def in_units_of_tau(self) -> bool:
+        """Whether the step times tau is relative to the curvature."""
+        return True
+
+    def limited(self, size: float, tau: float) -> float:
+        """Return the step size, at most `tau_limit` / `tau`.
+
+        Given tau, such a step is constant: draws of rows keep their law and their equal weights.
+        """
+        if self.tau_limit is None:
+            return size
+        return min(size, self.tau_limit / tau)
+
+    @override
+    def scaled(self, scale: float, fixed: Collection[str] = ()) -> Self:
+        scaled = super().scaled(scale, fixed)
+        if self.tau_limit is None or "tau_limit" in fixed:
+            return scaled
+        return scaled.model_copy(update={"tau_limit": self.tau_limit * scale})
+
+
 class RisingStep(StepSize):
     """A step that rises linearly over the first `warm_up` sweeps, from a fraction of its size."""
 

@@ -31,6 +31,7 @@ from dsgmcmc.model.target import FactorTarget, SamplerFields, make_parts, read_p
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.ratings.file import Ratings
 from dsgmcmc.samplers.base import Sampler
+from dsgmcmc.samplers.step_policy import DataCounts
 from dsgmcmc.targets.state import RandomStream
 from dsgmcmc.types import Factor
 
@@ -131,9 +132,12 @@ def quantities(eta: np.ndarray, tau: float, asked: tuple[np.ndarray, ...]) -> Ra
 def ranks(seed: int, model: str, sampler: str) -> Ranked | None:
     """Ranks of the truth among the draws, by name; None if the chain diverged."""
     sampler_type = build({"sampler": sampler}).sampler.algorithm
-    config = sampler_type.Steps.for_data(
-        sampler_type.Config(), RATINGS, RATINGS / ((ROWS + COLUMNS) * (RANK + 1))
+    counts = DataCounts(
+        n=RATINGS,
+        per_parameter=RATINGS / ((ROWS + COLUMNS) * (RANK + 1)),
+        evenness=1.0,  # rows have about as many ratings
     )
+    config = sampler_type.Steps.for_data(sampler_type.Config(), counts)
     section = {"name": sampler} | config.model_dump()
     settings = {
         "rank": RANK,

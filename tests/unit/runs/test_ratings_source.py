@@ -121,6 +121,35 @@ def test_rank_and_step_follow_from_the_ratings(tmp_path: Path) -> None:
     assert step == pytest.approx(0.4 * source.ratings.nnz / (46 * 61), abs=1e-4)
 
 
+@pytest.mark.parametrize("sampler", ["sgld", "hamcmc"])
+def test_steps_on_full_tables_are_bounded_by_tau(tmp_path: Path, sampler: str) -> None:
+    """New runs alone: not those with a step or another metric of their own, nor where tau is none,
+    nor those that were begun before.
+    """
+    source = RatingsSource(write(tmp_path / "full.h5", 25, 15, share=1.0))
+
+    def limit(saved: dict[str, Any], **settings: Any) -> float | None:
+        config = source.build(saved, {"sampler": {"name": sampler}, **settings}).resolved()
+        found: float | None = config.sampler.config.tau_limit
+        return found
+
+    most = max(np.diff(source.ratings.row_indptr).max(), source.ratings.column_counts.max())
+    assert limit({}) == pytest.approx(0.05 * most * 15 / source.ratings.nnz, abs=1e-4)
+    begun = source.build({}, {"sampler": {"name": sampler}}).resolved().table()
+    assert begun["sampler"].pop("tau_limit") == limit({})
+    assert limit(begun) is None
+    assert limit({"sampler": {"name": sampler, "step_size": 0.9}}) is None
+    if sampler == "sgld":
+        assert limit({}, likelihood="ordinal-logit") is None
+    else:
+        assert limit({"sampler": {"name": sampler, "metric": "fisher"}}) is None
+    limited = begun | {"sampler": {**begun["sampler"], "tau_limit": 0.1}}
+    for tau, size in ((0.01, 0.9), (2.0, 0.05)):
+        assert source.build(limited).resolved().sampler.config.limited(0.9, tau) == pytest.approx(
+            size
+        )
+
+
 @pytest.mark.parametrize(
     ("rows", "columns", "share", "seed", "noise"),
     [(40, 30, 0.05, 0, "both"), (25, 20, 0.4, 1, "shared")],
