@@ -248,7 +248,7 @@ class Matrices(FittedState):
         if X is None:
             matrix = training_matrix(run, self._training, cells)
         else:
-            form = form_of_run(run, self._form())
+            form = self._told(form_of_run(run, self._form()))
             matrix = other_matrix(X, form, self._naming(whose))
             new = matrix.new_ratings(run, cells)
             if new is not None:

@@ -156,6 +156,12 @@ class FittedState:
             ignore=parse_ignored(self.ignore),
         )
 
+    def _told(self, form: Reading) -> Reading:
+        """Return a form with the model's own words for missing ratings, also if it has none."""
+        if self.missing is None:
+            return form
+        return form._replace(missing=parse_missing(self.missing))
+
     def _read_ratings(
         self, X: Any, y: Any = None, rows: RowsOf | None = None
     ) -> tuple[dict[str, Array], RowNames | None]:
@@ -170,7 +176,7 @@ class FittedState:
             _refuse_rows(rows)
             return read_rated_file(run, Path(X), self._form().columns), None
         X = frame_of_parts(run, X, y)
-        form = form_of_new(run, self._form(), X, y)
+        form = self._told(form_of_new(run, self._form(), X, y))
         if is_wide(X, y, form):
             return label_ratings(X, form, self._naming(rows))
         _refuse_rows(rows)

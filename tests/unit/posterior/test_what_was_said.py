@@ -104,6 +104,19 @@ def test_in_python(run, form):
     )
 
 
+def test_no_word_for_missing_is_a_word_of_its_own(run):
+    """An empty list means that codes of the run are ratings in new tables."""
+    _, folder, code = run
+    frame = coded(code, "matrix")
+    model = open_run(folder)
+    model.missing = []
+    if code == 99:
+        assert model.evaluate(frame)["ratings"] == frame.size
+    else:
+        with pytest.raises(InputError):
+            model.evaluate(frame)
+
+
 def test_what_a_fit_was_told(tmp_path):
     """It is in the run of `fit`, also of a model that is saved, opened and pickled."""
     frame = coded(99, "matrix").astype(float)
