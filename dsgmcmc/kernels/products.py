@@ -44,8 +44,8 @@ def rotate(values, matrix, out, keep):
 """
 
 _INNER = """\
-@kernel("void({dtype}[:, ::1], {dtype}[:, ::1], float64[:, ::1])")
-def inner(left, right, out):
+@kernel("void({dtype}[:, ::1], {dtype}[:, ::1], float64[:, ::1], int64)")
+def inner(left, right, out, are_equal):
     n, D = left.shape
     columns = np.zeros((2, D, 64), np.{dtype})
     for first in range(0, n, 64):
@@ -57,7 +57,7 @@ def inner(left, right, out):
                 columns[0, k, i] = left[first + i, k]
                 columns[1, k, i] = right[first + i, k]
         for k in range(D):
-            for l in range(D):
+            for l in range(are_equal * k, D):
                 total = {dtype}(0)
                 for i in range(columns.shape[2]):
                     total += columns[0, k, i] * columns[1, l, i]
@@ -88,10 +88,14 @@ def inner(left: Array, right: Array) -> Float64:
     Parameters
     ----------
     left, right : (n, D) array
-        C-contiguous, of the same dtype, float32 or float64.
+        C-contiguous, of the same dtype, float32 or float64. If they are one array, half of the
+        products are computed: the others are the same to the bit.
     """
     out = np.zeros((left.shape[1],) * 2)
-    _module("inner", _INNER, left.dtype).inner(left, right, out)
+    are_equal = left is right
+    _module("inner", _INNER, left.dtype).inner(left, right, out, int(are_equal))
+    if are_equal:
+        return np.triu(out) + np.triu(out, 1).T
     return out
 
 

@@ -27,7 +27,7 @@ from dsgmcmc.model.parts.base import DrawContext
 from dsgmcmc.types import Factor, Float64, Purpose
 
 #: Ratings whose products are in memory at a time.
-SLAB = 4096
+SLAB = 1024
 #: Share of its diagonal that is added to X^T Omega X: with fewer ratings than columns, its sums in
 #: float32 need not be positive definite.
 ROUNDING = 1e-6
@@ -117,17 +117,21 @@ def _sums_of_cell(cell: RatingsCell, context: DrawContext) -> Float64:
     rows = ratings.rows
     w = cell.row[context.position]
     h = cell.column[context.position]
+    row_bias = w[:, k:].sum(axis=1)
+    column_bias = h[:, k:].sum(axis=1)
     row_root = np.sqrt(law.noise_scale(cell.row))
     column_root = np.sqrt(law.noise_scale(cell.column))
+    is_shared = bool((row_root == 1).all() and (column_root == 1).all())
     total = np.zeros((k + 1, k + 1))
     for start in range(0, len(values), SLAB):
         slab = slice(start, start + SLAB)
         i = rows[slab]
         j = ratings.indices[slab]
         v = np.empty((len(i), k + 1), np.float32)
-        np.multiply(w[i, :k], h[j, :k], out=v[:, :k])
-        v[:, k] = values[slab] - w[i, k:].sum(axis=1) - h[j, k:].sum(axis=1)
-        v *= (row_root[i] * column_root[j])[:, None]
+        np.multiply(np.take(w, i, axis=0)[:, :k], np.take(h, j, axis=0)[:, :k], out=v[:, :k])
+        v[:, k] = values[slab] - row_bias[i] - column_bias[j]
+        if not is_shared:
+            v *= (row_root[i] * column_root[j])[:, None]
         if ratings.weights is not None:
             v *= np.sqrt(ratings.weights[slab])[:, None]
         total += inner(v, v)

@@ -17,4 +17,5 @@ def test_products_of_rows_and_of_columns(n: int, D: int, dtype: type) -> None:
     rotated = right.copy()
     add_rotated(rotated, left, matrix, keep=0.5)
     np.testing.assert_allclose(inner(left, right), left.T @ right, rtol=1e-4, atol=1e-4)
+    np.testing.assert_array_equal(inner(left, left), inner(left, left.copy()))
     np.testing.assert_allclose(rotated, 0.5 * right + left @ matrix, rtol=1e-4, atol=1e-4)
