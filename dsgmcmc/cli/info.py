@@ -138,7 +138,7 @@ def _diagnose(path: Path, as_json: bool) -> None:
         say_json({"convergence": convergence, "calibration": scores})
         return
     say(f"{path}: run")
-    _show_tables([convergence_table(convergence), *score_tables(scores)])
+    _show_tables([convergence_table(convergence), *score_tables(scores, run.columns)])
     say("", *(f"warning: {warning}" for warning in convergence["warnings"]), convergence["note"])
 
 

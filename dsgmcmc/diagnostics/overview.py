@@ -313,13 +313,16 @@ def _measures(line: Mapping[str, Any]) -> list[str]:
     return texts
 
 
-def score_tables(scored: Mapping[str, Any] | None) -> list[TextTable]:
-    """Make tables of the scores of `calibration`: of all test ratings, and by group."""
+def score_tables(scored: Mapping[str, Any] | None, columns: Mapping[str, str]) -> list[TextTable]:
+    """Make tables of the scores of `calibration`: of all test ratings, and by group.
+
+    Users and items are called as their columns, by role.
+    """
     if scored is None:
         return []
     tables = [total_scores(scored, "test ratings")]
     if scored["by_activity"]:
-        tables.append(_group_scores(scored))
+        tables.append(_group_scores(scored, columns))
     return tables
 
 
@@ -341,14 +344,15 @@ def total_scores(scored: Mapping[str, Any], which: str) -> TextTable:
     return TextTable(title, ("score", "value"), rows)
 
 
-def _group_scores(scored: Mapping[str, Any]) -> TextTable:
+def _group_scores(scored: Mapping[str, Any], columns: Mapping[str, str]) -> TextTable:
     """Make a table of scores by the number of training ratings of users, and of items."""
     rows = []
     for entity, name in (("user", "by_activity"), ("item", "by_popularity")):
         for group in scored[name]:
-            label = f"{entity}s with {group['from']:,}"
+            label = f"{columns.get(entity, entity)} with {group['from']:,}"
             if group["to"] > group["from"]:
                 label += f" to {group['to']:,}"
+            label += " ratings"
             rows.append([label, written(group["rmse"]), f"{group['coverage_90']:.1%}"])
     headings = ("test ratings of", "RMSE", "inside 90% intervals")
     return TextTable("By number of training ratings", headings, rows)

@@ -202,7 +202,7 @@ def _row_sections(run: Run) -> Iterator[str]:
 
 def _test_sections(run: Run, scored: Mapping[str, Any]) -> Iterator[str]:
     """Yield the sections about the test ratings."""
-    tables = score_tables(scored)
+    tables = score_tables(scored, run.columns)
     if not scored["pit"]:  # no rating is exact
         yield _section("Scores", _table(tables[0]))
         return

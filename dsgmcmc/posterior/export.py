@@ -231,7 +231,7 @@ def to_datatree(run: Run, *, training: bool = False) -> Any:
           (`dsgmcmc.posterior.cells.pair_draws`); not of clicks, with weights or effects of time.
         - ``observed_data``: ``rating`` of the monitored pairs.
         - ``constant_data``: ``user`` and ``item`` of the monitored pairs, or the parts of names;
-          they are coordinates of these pairs in all groups.
+          they are coordinates of these pairs in the two groups above and in ``log_likelihood``.
 
         With `training`, the last four have a dimension ``observation``.
 
@@ -338,10 +338,13 @@ def _names_of_pairs(run: Run, pairs: ObservedPairs) -> dict[str, Array]:
 
 
 def _name_pairs(tree: Any, dimension: str, names: dict[str, Array]) -> None:
-    """Make the names of pairs coordinates in all groups that have not these variables."""
+    """Make the names of pairs coordinates of groups that have no other dimension beside draws.
+
+    ArviZ's summary cannot stack variables with such coordinates and variables without them.
+    """
     for group in tree.children.values():
-        if dimension in group.dims:
-            data = group.to_dataset()
+        data = group.to_dataset()
+        if all(dimension in variable.dims for variable in data.values()):
             new = {name: (dimension, of) for name, of in names.items() if name not in data}
             group.dataset = data.assign_coords(new)
 

@@ -43,7 +43,7 @@ NODES = {
     "cli": 8_850,
     "config": 6_050,
     "densities": 23_950,
-    "diagnostics": 17_700,
+    "diagnostics": 17_750,
     "features": 16_550,
     "input": 49_650,
     "kernels": 29_850,

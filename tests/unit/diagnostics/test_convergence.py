@@ -10,6 +10,7 @@ from runs import make_run
 from dsgmcmc.diagnostics import scores
 from dsgmcmc.diagnostics.convergence import RHAT_LIMIT, diagnose, slowest
 from dsgmcmc.diagnostics.mixing import ess_bulk, ess_smaller, ess_tail, rhat
+from dsgmcmc.diagnostics.overview import score_tables
 from dsgmcmc.diagnostics.scores import calibration
 from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.posterior.scores import coverage
@@ -128,6 +129,14 @@ def test_one_chain_of_unequal_weights_has_no_measures_but_advice(tmp_path):
     assert "unequal weights" in result["withheld"]
     assert result["withheld"] in result["warnings"][1]
     assert np.ptp(run.draw_weights) > 0
+
+
+def test_groups_are_called_as_columns_are(run):
+    """In the words of the file, where they are known."""
+    groups = score_tables(calibration(run), {"user": "variety"})[1]
+    labels = [row[0] for row in groups.rows]
+    assert labels[0].startswith("variety with ")
+    assert labels[-1].startswith("item with ")
 
 
 def test_calibration_is_that_of_the_test_ratings(run):

@@ -111,7 +111,7 @@ def test_a_run_whose_test_ratings_are_all_bounds_has_a_log_score(tmp_path: Path)
     assert scores["rmse"] is None
     assert scores["coverage"] == {}
     assert scores["log_predictive_density"] < 0
-    assert len(score_tables(calibration(run))) == 1
+    assert len(score_tables(calibration(run), run.columns)) == 1
     *_, last = run.directory.metrics()
     assert last["rmse_mean"] is None
 

@@ -106,6 +106,7 @@ def test_arviz_scores_the_test_ratings(law, tmp_path):
     errors = (drawn.mean(("chain", "draw")).values - mean) / (sd / np.sqrt(n_draws))
     assert abs(errors.mean()) < 4 / np.sqrt(len(index))  # clipping moves means of levels a little
     assert 0.7 < errors.std() < 1.4
+    assert "mean_product" in arviz_stats.summary(tree).index
     found = arviz_stats.loo(tree, pointwise=True)
     assert found.n_data_points == len(index)
     assert found.elpd <= mixed.sum() + 1e-6
