@@ -139,7 +139,7 @@ def test_commands_keep_to_them(run, tmp_path):
     assert (found.loc[1, ["p_0", "p_1", "p_2", "p_3"]] > 0).all()
     scores = json.loads((run / "summary.json").read_text())
     assert np.isfinite(scores["log_probability"])
-    assert "thresholds" in typed("info", run).expect(0).out
+    assert "thresholds" in typed("info", run, "--settings").expect(0).out
     typed("report", run, "-o", tmp_path / "report.html").expect(0)
 
 
