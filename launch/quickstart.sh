@@ -52,7 +52,7 @@ cat <<END
 
 Next, in $root:
   . ${venv#"$root"/}/bin/activate
-  dsgmcmc info ${run#"$root"/}    # settings and results
+  dsgmcmc info ${run#"$root"/}    # results
   dsgmcmc recommend ${run#"$root"/} --user $user
   dsgmcmc verify ${run#"$root"/}  # checksums, and a digest that does not depend on the number of processes
   launch/mpirun.sh sample ${prepared#"$root"/} --out runs/plain --chains 2  # the plain model, which is faster
