@@ -68,9 +68,10 @@ MOVE_EVERY = 5
 FIRST_MOVE = 50
 
 #: Sweeps between joint moves of columns and their priors: the first number up to sweep
-#: `SIZES_SETTLED`, and always with at most `FEW_RATINGS`; then the second, as a move costs as much
-#: as two sweeps. Both are even: `dsgmcmc.samplers.baoab` computes its metric after a move.
-SIZES_EVERY = 2
+#: `SIZES_SETTLED`, and always with at most `FEW_RATINGS`; then the second, as a move costs more
+#: than a sweep. Both are even: `dsgmcmc.samplers.baoab` computes its metric after a move. With a
+#: move in 2 sweeps, steps that are a little too large diverge.
+SIZES_EVERY = 4
 SIZES_LATER_EVERY = 20
 SIZES_SETTLED = 100
 FEW_RATINGS = 20_000

@@ -12,7 +12,7 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.input.arrays import list_names
 from dsgmcmc.posterior.cells.predict import Predictor
 from dsgmcmc.posterior.draws import OTHER
-from dsgmcmc.posterior.fitted.state import FittedState, renewing
+from dsgmcmc.posterior.fitted.state import FittedState, as_told, renewing
 from dsgmcmc.posterior.index import unknown_names
 from dsgmcmc.posterior.matrix.complete import (
     Completion,
@@ -248,7 +248,7 @@ class Matrices(FittedState):
         if X is None:
             matrix = training_matrix(run, self._training, cells)
         else:
-            form = self._told(form_of_run(run, self._form()))
+            form = as_told(form_of_run(run, self._form()), self.missing)
             matrix = other_matrix(X, form, self._naming(whose))
             new = matrix.new_ratings(run, cells)
             if new is not None:

@@ -156,12 +156,6 @@ class FittedState:
             ignore=parse_ignored(self.ignore),
         )
 
-    def _told(self, form: Reading) -> Reading:
-        """Return a form with the model's own words for missing ratings, also if it has none."""
-        if self.missing is None:
-            return form
-        return form._replace(missing=parse_missing(self.missing))
-
     def _read_ratings(
         self, X: Any, y: Any = None, rows: RowsOf | None = None
     ) -> tuple[dict[str, Array], RowNames | None]:
@@ -176,7 +170,7 @@ class FittedState:
             _refuse_rows(rows)
             return read_rated_file(run, Path(X), self._form().columns), None
         X = frame_of_parts(run, X, y)
-        form = self._told(form_of_new(run, self._form(), X, y))
+        form = as_told(form_of_new(run, self._form(), X, y), self.missing)
         if is_wide(X, y, form):
             return label_ratings(X, form, self._naming(rows))
         _refuse_rows(rows)
@@ -243,6 +237,13 @@ class FittedState:
         if self._rows.new is not None:
             raise InputError("a run has no folded-in ratings: pickle the model, which keeps them")
         copy_files(files_of(run, run.data), Path(path))
+
+
+def as_told(form: Reading, missing: Any) -> Reading:
+    """Return a form with the words for missing ratings that a model was given, also if none."""
+    if missing is None:
+        return form
+    return form._replace(missing=parse_missing(missing))
 
 
 def _refuse_rows(rows: RowsOf | None) -> None:
