@@ -143,6 +143,7 @@ def test_layers_are_added_to_an_anndata_file(tmp_path):
     assert "one matrix" in drawn.err
 
 
+@pytest.mark.filterwarnings("ignore:one (user|item) is unknown")
 def test_anndata_reads_what_is_written(run, tmp_path):
     """Its own reader has names, layers and factors."""
     anndata = pytest.importorskip("anndata")
