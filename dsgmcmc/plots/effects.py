@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dsgmcmc.errors import InputError
-from dsgmcmc.plots.figures import axes_or_new, column_of, short
+from dsgmcmc.plots.figures import axes_or_new, column_of, draw_intervals, short
 from dsgmcmc.posterior.draws import ENTITIES
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.traces import feature_effects
-from dsgmcmc.terminal import plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -59,11 +58,8 @@ def effects(run: Run, entity: str, axes: Axes | None = None) -> Axes:
     mean = np.array([effect.mean for effect in largest])
     low = np.array([effect.low for effect in largest])
     high = np.array([effect.high for effect in largest])
-    places = np.arange(len(largest))
-    spread = np.stack([mean - low, high - mean])
-    axes.errorbar(mean, places, xerr=spread, fmt="o", markersize=4, elinewidth=1)
+    draw_intervals(axes, mean, low, high, labels=[short(effect.name) for effect in largest])
     axes.axvline(0, color="gray", linewidth=0.5)
-    axes.set_yticks(places, [short(plain(effect.name)) for effect in largest], fontsize=9)
     axes.invert_yaxis()
     axes.set(title=f"Effects of features of {column_of(run, entity)}")
     axes.set(xlabel="change of the mean rating")

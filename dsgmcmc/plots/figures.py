@@ -6,9 +6,12 @@ import io
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
+import numpy as np
+
 from dsgmcmc.posterior.export import require
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.terminal import plain
+from dsgmcmc.types import Float64
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -88,6 +91,16 @@ def axes_or_new(axes: Axes | None) -> Axes:
     from matplotlib.figure import Figure
 
     return Figure(figsize=PANEL, layout="constrained").subplots()
+
+
+def draw_intervals(
+    axes: Axes, mean: Float64, low: Float64, high: Float64, *, labels: Sequence[str]
+) -> None:
+    """Draw means, (n,), with intervals from `low` to `high`, a line each, from below."""
+    places = np.arange(len(mean))
+    spread = np.stack([mean - low, high - mean])
+    axes.errorbar(mean, places, xerr=spread, fmt="o", markersize=4, elinewidth=1)
+    axes.set_yticks(places, labels, fontsize=9)
 
 
 def column_of(run: Run, entity: str) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dsgmcmc.errors import InputError
-from dsgmcmc.plots.figures import axes_or_new, column_of, short
+from dsgmcmc.plots.figures import axes_or_new, column_of, draw_intervals, short
 from dsgmcmc.plots.items import has_items
 from dsgmcmc.posterior.draws import OTHER
 from dsgmcmc.posterior.index import shown
@@ -84,14 +84,12 @@ def noise(run: Run, entity: str, axes: Axes | None = None) -> Axes:
     order = np.argsort(estimates.mean, kind="stable")
     if len(order) > 2 * ENDS:
         order = np.concatenate([order[:ENDS], order[-ENDS:]])
-    places = np.arange(len(order))
     mean = estimates.mean[order]
     # an sd is positive: the intervals are those of its logarithm
     factor = np.exp(2 * estimates.sd[order] / mean)
-    spread = np.stack([mean - mean / factor, mean * factor - mean])
-    axes.errorbar(mean, places, xerr=spread, fmt="o", markersize=4, elinewidth=1)
     ids = run.vocabulary(entity).ids[order].tolist()
-    axes.set_yticks(places, [short(shown(name)) for name in ids], fontsize=9)
+    labels = [short(shown(name)) for name in ids]
+    draw_intervals(axes, mean, mean / factor, mean * factor, labels=labels)
     axes.set(xscale="log", xlabel="noise sd")
     axes.set(title=f"Noise by {column_of(run, entity)}: lowest and highest")
     return axes

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-import numpy as np
-
-from dsgmcmc.plots.figures import axes_or_new, column_of, short
+from dsgmcmc.plots.figures import axes_or_new, column_of, draw_intervals, short
 from dsgmcmc.posterior.draws import OTHER
 from dsgmcmc.posterior.index import shown
 from dsgmcmc.posterior.matrix.ranking import DRAWS, ranking
@@ -52,9 +50,6 @@ def best(run: Run, kind: Literal["user", "item"], axes: Axes | None = None) -> A
     axes = axes_or_new(axes)
     number = min(BEST, len(table["mean"]))
     mean = table["mean"][:number]
-    spread = np.stack([mean - table["q05"][:number], table["q95"][:number] - mean])
-    places = np.arange(number)
-    axes.errorbar(mean, places, xerr=spread, fmt="o", markersize=4, elinewidth=1)
     vocabulary = run.vocabulary(kind)
     parts = [table[column][:number].tolist() for column in vocabulary.columns]
     names = [shown(vocabulary.name_of(of_row)) for of_row in zip(*parts, strict=True)]
@@ -62,7 +57,7 @@ def best(run: Run, kind: Literal["user", "item"], axes: Axes | None = None) -> A
         f"{short(name)}  {p_best:.0%}"
         for name, p_best in zip(names, table["p_best"][:number].tolist(), strict=True)
     ]
-    axes.set_yticks(places, labels, fontsize=9)
+    draw_intervals(axes, mean, table["q05"][:number], table["q95"][:number], labels=labels)
     axes.invert_yaxis()
     axes.set(title=f"Highest {column_of(run, kind)}, with P(best)")
     axes.set(xlabel=f"average over {column_of(run, OTHER[kind])}")

@@ -26,7 +26,7 @@ from dsgmcmc.model.likelihoods.student_t import FEW_VALUES
 from dsgmcmc.model.limits import Limits
 from dsgmcmc.model.log_scale import on_scale
 from dsgmcmc.model.parts.base import ChainFacts
-from dsgmcmc.model.parts.rows import start_precision
+from dsgmcmc.model.parts.rows import have_movable_sizes, start_precision
 from dsgmcmc.model.target import FactorTarget, SamplerFields, make_parts, read_parts
 from dsgmcmc.parallel.comm import on_root
 from dsgmcmc.parallel.partition import block_bounds
@@ -157,12 +157,8 @@ class RatingsSource:
             is_measured = requested.draws_noise_scales and self.ratings.levels(FEW_VALUES) is None
             begun["coupled_noise"] = is_measured
         if not saved and "size_moves" not in chosen:
-            is_normal = requested.law.has_noise and requested.law.is_conditionally_gaussian()
-            begun["size_moves"] = (
-                is_normal
-                and requested.prior == "half-cauchy"
-                and requested.sampler.name == DEFAULT_SAMPLER
-            )
+            is_default = requested.sampler.name == DEFAULT_SAMPLER
+            begun["size_moves"] = is_default and have_movable_sizes(requested.prior, requested.law)
         return begun
 
     def _sampler_for(self, requested: RunConfig, rank: int) -> SamplerSection:

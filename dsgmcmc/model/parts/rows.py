@@ -25,7 +25,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
 from math import sqrt
-from typing import ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.random import Generator
@@ -100,16 +100,19 @@ def row_quantities(prior: PriorName) -> tuple[Quantity, ...]:
     return tuple(quantity.for_factor(factor) for quantity in (MEAN, precision) for factor in Factor)
 
 
+def have_movable_sizes(prior: PriorName, law: type[Any]) -> bool:
+    """Whether columns can be moved together with their priors: ratings must be normal."""
+    return bool(prior == "half-cauchy" and law.has_noise and law.is_conditionally_gaussian())
+
+
 def can_move_sizes(settings: RowSettings, model: ModelFacts) -> bool:
     """Whether columns can be moved together with their priors, without features of their rows.
 
-    Momenta must belong to columns, and ratings be normal.
+    Momenta must belong to columns.
     """
-    if settings.prior != "half-cauchy" or model.rank == 0:
-        return False
     sampler = model.sampler
-    is_normal = model.law.has_noise and model.law.is_conditionally_gaussian()
-    return is_normal and (sampler.moves_parts or sampler.draws_conditionals)
+    is_movable = have_movable_sizes(settings.prior, model.law) and model.rank > 0
+    return is_movable and (sampler.moves_parts or sampler.draws_conditionals)
 
 
 @dataclass

@@ -26,8 +26,8 @@ from dsgmcmc.types import Array, Float32
 #: Axis of an entity, and the group and name of its factors, as scanpy names those of a PCA.
 AXES = {"user": "obs", "item": "var"}
 FACTORS = {"user": ("obsm", "X_dsgmcmc"), "item": ("varm", "dsgmcmc_loadings")}
-#: Writes layers of a block of rows, and its known cells.
-LayerSink = Callable[[slice, Mapping[str, Array], Float32], None]
+#: Writes layers of a block of rows.
+LayerSink = Callable[[slice, Mapping[str, Array]], None]
 
 
 class AnnotatedMatrix(NamedTuple):
@@ -39,11 +39,14 @@ class AnnotatedMatrix(NamedTuple):
     axes : dict of str to Axis
         Its users and items.
     layers : sequence of str
+    known : function
+        Returns the known cells of a block of rows, for ``X`` of a new file.
     """
 
     run: Run
     axes: Mapping[str, Axis]
     layers: Sequence[str]
+    known: Callable[[slice], Float32]
 
     @contextmanager
     def open(self, out: Path) -> Iterator[LayerSink]:
@@ -64,11 +67,11 @@ class AnnotatedMatrix(NamedTuple):
                 for name in self.layers:
                     add_array(file["layers"], name, shape)
 
-                def write(rows: slice, layers: Mapping[str, Array], known: Float32) -> None:
+                def write(rows: slice, layers: Mapping[str, Array]) -> None:
                     for name, values in layers.items():
                         file["layers"][name][rows] = values
                     if is_new:
-                        file["X"][rows] = known
+                        file["X"][rows] = self.known(rows)
                     check()
 
                 yield write

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.index import Vocabulary
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.types import Array, Int32
@@ -45,8 +46,9 @@ def axis_of(run: Run, entity: str) -> Axis:
     if not layout:
         return Axis(vocabulary.ids[in_order], in_order, vocabulary.heading)
     row_of = {str(vocabulary.ids[row]): row for row in in_order.tolist()}
-    of_features = row_of.keys() - set(layout)  # which name users and items that the matrix has not
-    names = [*layout, *(name for name in row_of if name in of_features)]
+    of_matrix = set(layout)
+    of_features = [name for name in row_of if name not in of_matrix]
+    names = [*layout, *of_features]
     rows = np.array([row_of.get(name, -1) for name in names], np.int32)
     return Axis(_typed(vocabulary, names), rows, vocabulary.heading)
 
@@ -62,15 +64,8 @@ def names_in_order(run: Run, entity: str) -> Array | None:
 
 
 def _typed(vocabulary: Vocabulary, names: Sequence[str]) -> Array:
-    """Return names as int64 if those of the run are and all can be, else as text."""
-    if vocabulary.integers and all(map(_is_integer, names)):
-        return np.array([int(name) for name in names], np.int64)
-    return np.array(names, object)
-
-
-def _is_integer(name: str) -> bool:
-    """Whether a name is an int64 in canonical form."""
-    if not name.lstrip("-").isdecimal() or len(name) > 20:
-        return False
-    number = int(name)
-    return str(number) == name and -(2**63) <= number < 2**63
+    """Return names as the run has them; as text if one without ratings cannot be so."""
+    try:
+        return vocabulary.typed(names)
+    except InputError:
+        return np.array(names, object)

@@ -47,7 +47,7 @@ from dsgmcmc.posterior.settings import PredictOptions
 from dsgmcmc.settings import named
 from dsgmcmc.storage.files import check_target, remove_folder, replacing, sync
 from dsgmcmc.terminal import warn
-from dsgmcmc.types import Array, Int32, Int64
+from dsgmcmc.types import Array, Float32, Int32, Int64
 
 SUFFIXES = (".csv", ".parquet", ".pq", ".npy", ".nc", ".h5ad")
 #: Formats with all matrices in one file, and with names of any kind.
@@ -290,12 +290,14 @@ class MatrixFile:
         bounds = [name for name in self._others if name != "sd"]
         names |= dict(zip(bounds, ("lower", "upper"), strict=False))
         layers = [names[name] for name in ("rating", *self._others)]
-        with AnnotatedMatrix(self.run, self.axes, layers).open(out) as sink:
+
+        def known(rows: slice) -> Float32:
+            return cells.of(self.users[rows], self.items)
+
+        with AnnotatedMatrix(self.run, self.axes, layers, known).open(out) as sink:
 
             def write(block: Block) -> None:
-                known = cells.of(self.users[block.rows], self.items)
-                by_layer = {names[name]: values for name, values in block.values.items()}
-                sink(block.rows, by_layer, known)
+                sink(block.rows, {names[name]: values for name, values in block.values.items()})
 
             yield write
 
