@@ -26,7 +26,7 @@ from dsgmcmc.features.described import Description, describe
 from dsgmcmc.input.arrays import has_time_column, is_wide, ratings_source
 from dsgmcmc.input.roles import CONTEXT, NO_COLUMN, parse_columns
 from dsgmcmc.input.sources.annotated import data_array_of, is_annotated, is_dataset
-from dsgmcmc.input.sources.labelled import refuse_first_line, refuse_unstored, refuse_variable
+from dsgmcmc.input.sources.labelled import refuse_lines, refuse_unstored, refuse_variable
 from dsgmcmc.parallel.alone import Alone
 from dsgmcmc.parallel.comm import on_root
 from dsgmcmc.parallel.mpirun import number_of_processes, run_sample
@@ -158,7 +158,7 @@ class Estimator:
 
 
 #: Parameters with which arrays have been read before they are prepared.
-FORM = {"columns", "matrix", "variable", "first_line", "ignore"}
+FORM = {"columns", "matrix", "variable", "first_line", "skip_rows", "decimal", "ignore"}
 #: Parameters that `prepare` gets as descriptions of users and items.
 DESCRIBED = {"user_features", "item_features", "feature_kinds"}
 
@@ -257,6 +257,12 @@ class BPMF(Estimator, FittedModel):
         are. AnnData, and files of 10x, MATLAB and R, need to say so; elsewhere they are not rated.
     first_line : {"names", "ratings"}, optional
         What the first line of a text file has, if its numbers may be names of items or ratings.
+    skip_rows : str, optional
+        Lines of a text file that are no rows: ``"1-3"`` above the header, or ``"2"`` with units
+        below it.
+    decimal : {",", "."}, optional
+        The mark before the decimals of numbers in a text file; the other one, or a blank, may stand
+        between thousands. By default the rows tell.
     ignore : str or sequence of str, optional
         Columns of a matrix that are no items, such as ``["age"]``; ``"none"`` says that all are.
     clip : bool
@@ -340,6 +346,8 @@ class BPMF(Estimator, FittedModel):
     variable: str | None = None
     unstored: Literal["missing", "zero"] | None = None
     first_line: Literal["names", "ratings"] | None = None
+    skip_rows: str | None = None
+    decimal: Literal[",", "."] | None = None
     ignore: str | Sequence[str] | None = None
     clip: bool = True
     unknown: Literal["prior", "refuse"] = "prior"
@@ -767,7 +775,10 @@ class BPMF(Estimator, FittedModel):
         if isinstance(X, str | os.PathLike):
             return
         choice = self._form()
-        refuse_first_line("X", choice._replace(first_line=self.first_line))
+        said = choice._replace(
+            first_line=self.first_line, skip_rows=self.skip_rows or "", decimal=self.decimal
+        )
+        refuse_lines("X", said, ("first_line", "skip_rows", "decimal"))
         if not (is_annotated(X) or is_dataset(X)):
             refuse_variable("X", choice)
         if not (is_annotated(X) or hasattr(X, "tocoo")):

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.input.sources.base import Source
+from dsgmcmc.input.sources.marks import is_by_other_mark, marks_advice
 from dsgmcmc.input.sources.tables import SHOWN, scalar
 from dsgmcmc.ratings.names import BETWEEN, part_sql, split_name
 from dsgmcmc.settings import named
@@ -86,8 +87,14 @@ def _message(file: Source, number: int, rows: Sequence[_Row]) -> str:
         if option.startswith("--"):  # on the command line
             option = f"{named('missing')} WORD ('' for an empty field)"
         message += f", or leave out lines that have WORD in place of a name or a rating by {option}"
-    if any(row.text is not None for row in rows):
-        message += "; write numbers with a point for decimals, and no other comma, sign or unit"
+    texts = [row.text for row in rows if row.text is not None]
+    if any(is_by_other_mark(text, file.mark) for text in texts):
+        message += f"; {marks_advice()}"
+    elif number == 1 and texts and rows[0].row == 0 and file.first_line:
+        where = file.where(0)
+        message += f"; if {where} has units, {skip_advice(where)}"
+    elif texts:
+        message += "; write numbers without other signs or units"
     for place, row in zip(file.places([row.row for row in rows]), rows, strict=True):
         rating = row.rating if row.text is None else row.text
         message += (
@@ -95,3 +102,8 @@ def _message(file: Source, number: int, rows: Sequence[_Row]) -> str:
             f" rating {rating})"
         )
     return message
+
+
+def skip_advice(where: str) -> str:
+    """Say how to leave out a line, given where it is."""
+    return f"remove {where}, or leave it out by {named('skip_rows')} {where.removeprefix('line ')}"

@@ -12,7 +12,7 @@ import csv
 import gzip
 import itertools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -31,7 +31,7 @@ from dsgmcmc.input.sources.labelled import (
     LabelledMatrix,
     as_table,
     as_texts,
-    refuse_first_line,
+    refuse_lines,
     refuse_unstored,
     refuse_variable,
 )
@@ -40,6 +40,7 @@ from dsgmcmc.input.sources.science import open_folder, open_scientific
 from dsgmcmc.input.sources.tables import first_column
 from dsgmcmc.input.sources.text import LONGEST_LINE, ParsedFile, ParsedMatrix, TextFile
 from dsgmcmc.ratings.reading import NOTHING_SAID, Reading
+from dsgmcmc.settings import named
 from dsgmcmc.tables.session import Session, memory_of, reading
 from dsgmcmc.tables.usual import find_column
 
@@ -49,6 +50,7 @@ _RECBOLE = "[^:]+:(?:token|float|token_seq|float_seq)"  # names of columns in fi
 _DELIMITERS = ("::", "\t", ",", ";", "|", " ")
 _LINE_END = r"\r\n|\n|\r"
 _SAMPLE_ROWS = 50
+_MOST_ABOVE = 30  # lines above a table
 
 #: Whether the fields in the first line of a text file name columns, given those of the next lines.
 IsHeader = Callable[[list[str], list[list[str]]], bool]
@@ -89,11 +91,11 @@ def open_table(
     if path.suffix.lower() != ".npz":
         found = open_scientific(path, head, choice, memory_of(db))
         if found is not None:
-            refuse_first_line(path, choice)
+            refuse_lines(path, choice)
             return found
-    table = _open_other(db, path, is_header, latin1=latin1)
+    table = _open_other(db, path, is_header, latin1=latin1, skipped=choice.skip_rows)
     if not table.is_text and not table.is_parsed:
-        refuse_first_line(path, choice)
+        refuse_lines(path, choice)
     refuse_variable(path, choice)
     if choice.unstored == "zero" and table.is_matrix:
         return _with_zeros(db, table, choice)
@@ -116,7 +118,9 @@ def _with_zeros(db: Session, table: Source, choice: Reading) -> Source:
     return as_table(table.path, LabelledMatrix(users, items, matrix, about), choice, memory_of(db))
 
 
-def _open_other(db: Session, path: Path, is_header: IsHeader, *, latin1: bool) -> Source:
+def _open_other(
+    db: Session, path: Path, is_header: IsHeader, *, latin1: bool, skipped: str = ""
+) -> Source:
     """Return the table in a file of text, JSON, Parquet, NumPy or SMURFF."""
     if path.suffix.lower() == ".npz":
         return SparseFile(path, list(ENTRIES))
@@ -139,7 +143,7 @@ def _open_other(db: Session, path: Path, is_header: IsHeader, *, latin1: bool) -
         return _open_json(db, path, packed=packed)
     if not text.endswith("\n") and any(line.strip() for line in lines[:-1]):
         lines.pop()  # the sample may end within this line
-    table = _open_lines(path, lines, is_header)
+    table = _open_lines(path, lines, is_header, skipped)
     return replace(table, packed=packed, encoding=encoding, mixed=has_mixed_ends)
 
 
@@ -186,41 +190,45 @@ def _with_layout(path: Path, layout: Layout, *, packed: bool, mixed: bool) -> Pa
 # ------------------------------------------------------------------------------------------- text
 
 
-def _open_lines(path: Path, lines: list[str], is_header: IsHeader) -> TextFile:
-    """Return the table that a text file has, by its first lines."""
-    filled = [k for k, line in enumerate(lines) if line.strip()]
-    _refuse_delimiter_line(path, lines[filled[0]])
+def _open_lines(path: Path, lines: list[str], is_header: IsHeader, skipped: str = "") -> TextFile:
+    """Return the table that a text file has, by its first lines, without those that are no rows."""
+    left_out = parse_skipped(skipped)
+    filled = [k for k, line in enumerate(lines) if line.strip() and k + 1 not in left_out]
+    if not filled:
+        raise InputError(f"{path}: {named('skip_rows')} {skipped} leaves no line")
+    said = re.fullmatch("sep=(.)", lines[filled[0]].strip().strip('"'))
+    if said:  # the line tells spreadsheets the delimiter
+        del filled[0]
     body = list(itertools.dropwhile(lambda k: lines[k].lstrip().startswith(("#", "%")), filled))
     if not body:
         body = filled
     comments = [lines[k].lstrip() for k in filled if k < body[0]]
     rows = [lines[k] for k in body[:_SAMPLE_ROWS]]
-    delimiter = _detect_delimiter(comments, rows)
+    if said:
+        delimiter = said[1]
+    else:
+        _refuse_preamble(path, body, rows)
+        delimiter = _detect_delimiter(comments, rows)
     sample = [_split(row, delimiter) for row in rows]
     fields = None
     if comments:
         fields = _commented_header(path, comments, sample, delimiter, is_header=is_header)
-    header = fields is not None
-    first_line = body[0] + 1
-    if fields is None:
-        fields = [field.strip() for field in sample[0]]
-        if is_header(fields, sample[1:]):
-            header = True
-            first_line += 1
-            del sample[0]
-    if header and _has_row_names(sample, len(fields)):
-        fields.insert(0, "")
-    if len(fields) < 2:
+    if fields is None and is_header(_stripped(sample[0]), sample[1:]):
+        fields = _stripped(sample.pop(0))
+        del body[0]
+    first_line = body[0] + 1 if body else len(lines) + 1
+    _refuse_late(path, left_out, first_line)
+    width = len(sample[0]) if fields is None else len(fields)
+    names = [f"column {k + 1}" for k in range(width)]
+    if fields is not None:
+        names = _names_of_columns(fields, sample)
+    if len(names) < 2:
         raise InputError(f"{path} has one column: expected several, with a delimiter between them")
-    if header and all(re.fullmatch(_RECBOLE, field) for field in fields):
-        fields = [field.partition(":")[0] for field in fields]
-    if not header:
-        fields = [f"column {k + 1}" for k in range(len(fields))]
     table = TextFile(
         path,
-        fields,
-        ["VARCHAR"] * len(fields),
-        header=header,
+        names,
+        ["VARCHAR"] * len(names),
+        header=fields is not None,
         first_line=first_line,
         delimiter=delimiter,
         sample=sample,
@@ -229,23 +237,72 @@ def _open_lines(path: Path, lines: list[str], is_header: IsHeader) -> TextFile:
         return table
     return ParsedFile(
         path,
-        fields,
+        names,
         table.types,
-        header=header,
+        header=table.header,
         first_line=first_line,
         sample=sample,
-        layout=blank_separated(len(fields), first_line - 1),
+        layout=blank_separated(len(names), first_line - 1),
     )
 
 
-def _refuse_delimiter_line(path: Path, line: str) -> None:
-    """Raise InputError if a first line tells spreadsheets the delimiter; decimals may be commas."""
-    note = line.strip().strip('"')
-    if re.fullmatch("sep=.", note):
+def _stripped(fields: Sequence[str]) -> list[str]:
+    """Return fields without the blanks around them."""
+    return [field.strip() for field in fields]
+
+
+def _names_of_columns(fields: list[str], sample: list[list[str]]) -> list[str]:
+    """Return the names of columns in the fields of a header; that of row names is empty."""
+    names = fields
+    if _has_row_names(sample, len(fields)):
+        names = ["", *fields]
+    if len(names) > 1 and all(re.fullmatch(_RECBOLE, name) for name in names):
+        return [name.partition(":")[0] for name in names]
+    return names
+
+
+def _refuse_late(path: Path, left_out: set[int], first_line: int) -> None:
+    """Raise InputError if lines that are left out are below the first row."""
+    late = [number for number in left_out if number > first_line]
+    if late:
         raise InputError(
-            f"{path}: line 1 ({note}) is for spreadsheets and not of the table: remove line 1, and"
-            " write decimals with a point"
+            f"{path}: line {min(late)} of {named('skip_rows')} is below the first row, in line"
+            f" {first_line}: remove it from the file"
         )
+
+
+def parse_skipped(text: str) -> set[int]:
+    """Return the numbers of lines in a text such as ``1-3,5``; raise InputError for another one."""
+    numbers = set[int]()
+    for part in text.split(","):
+        found = re.fullmatch(r"\s*([1-9][0-9]{0,5})(?:-([1-9][0-9]{0,5}))?\s*", part)
+        if found is None and text:
+            raise InputError(
+                f"{named('skip_rows')} {text}: expected numbers of lines, such as 2, or 1-3"
+            )
+        if found is not None:
+            numbers |= set(range(int(found[1]), int(found[2] or found[1]) + 1))
+    return numbers
+
+
+def _refuse_preamble(path: Path, numbers: Sequence[int], rows: list[str]) -> None:
+    """Raise InputError if a table begins below lines that have other columns than all its rows.
+
+    `numbers` are those of the lines of `rows`, from 0.
+    """
+    if any(_splits_alike(rows, delimiter) for delimiter in (*_DELIMITERS, _BLANKS)):
+        return
+    for n in range(1, min(_MOST_ABOVE, len(rows) - 3)):
+        for delimiter in _DELIMITERS:
+            above = {len(_split(row, delimiter)) for row in rows[:n]}
+            width = len(_split(rows[n], delimiter))
+            if width not in above and _splits_alike(rows[n:], delimiter):
+                last = numbers[n]
+                lines_above = "1" if last == 1 else f"1-{last}"
+                raise InputError(
+                    f"{path}: line {last + 1} and all below have {width} columns, and the lines"
+                    f" above have not: leave these out by {named('skip_rows')} {lines_above}"
+                )
 
 
 def _has_row_names(sample: list[list[str]], n_fields: int) -> bool:

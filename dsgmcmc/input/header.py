@@ -11,6 +11,7 @@ from typing import Literal
 import numpy as np
 
 from dsgmcmc.errors import InputError
+from dsgmcmc.input.sources.marks import with_point
 from dsgmcmc.input.sources.tables import is_number
 from dsgmcmc.settings import named
 from dsgmcmc.tables.usual import find_column, shortened
@@ -38,19 +39,28 @@ class Head:
         Fields of the next rows.
     read : callable
         Reads the cells of rows.
+    mark : str
+        The mark before decimals; "" for a point.
     """
 
     def __init__(
-        self, fields: Sequence[str], rows: Sequence[Sequence[str]], read: ReadCells
+        self,
+        fields: Sequence[str],
+        rows: Sequence[Sequence[str]],
+        read: ReadCells,
+        *,
+        mark: str = "",
     ) -> None:
+        self._mark = mark
         self.has_usual_name = find_column(fields[:1], "user") is not None
-        self.corner = _number(fields[0], read([fields[:1]], 1)[0, 0])
+        self.corner = self._number(fields[0], read([fields[:1]], 1)[0, 0])
         self.is_short = bool(rows) and all(len(row) == len(fields) + 1 for row in rows)
         width = min(len(fields), _WIDEST)
         below = [list(row[:width]) for row in rows if len(row) == len(fields)]
         self.texts = [text.strip() for text in fields[1:width]]
         cells = read([fields[1:width]], width - 1)[0]
-        self.numbers = np.array([_number(*cell) for cell in zip(self.texts, cells, strict=True)])
+        numbers = map(self._number, self.texts, cells)
+        self.numbers = np.array(list(numbers))
         self.below = read([row[1:] for row in below], width - 1)
         self.words_below = {text.strip() for row in below for text in row[1:]}
         self.first_below = read([row[:1] for row in below], 1)[:, 0]
@@ -81,6 +91,18 @@ class Head:
         if not np.isfinite(numbers).all() or len(set(numbers.tolist())) < 2:
             return False
         return not np.any(numbers % 1) and self._has_decimals_below()
+
+    def _number(self, text: str, cell: float) -> float:
+        """Return the number in a field, given that of a cell with this text; infinity for a text.
+
+        A code for "not rated" may be a name, and so may a word for true or false.
+        """
+        plain: str | None = text
+        if self._mark:
+            plain = with_point(text, self._mark)
+        if plain is not None and is_number(plain):
+            return float(plain)
+        return np.nan if np.isnan(cell) else np.inf
 
     def _judge_texts(self, is_text: Array) -> bool | None:
         """Judge a line with texts; those of a row recur in others."""
@@ -143,16 +165,6 @@ class Head:
         low, high = ranges
         distance = np.maximum(low - self.numbers, self.numbers - high)
         return bool((distance > np.maximum(high - low, 0)).all() and (distance > 0).all())
-
-
-def _number(text: str, cell: float) -> float:
-    """Return the number in a field, given that of a cell with this text; infinity for a text.
-
-    A code for "not rated" may be a name, and so may a word for true or false.
-    """
-    if is_number(text):
-        return float(text)
-    return np.nan if np.isnan(cell) else np.inf
 
 
 def judge_first_line(where: object, head: Head, fields: Sequence[str]) -> bool:

@@ -7,6 +7,7 @@ rows. A table has a row for each rating, or is a matrix (`dsgmcmc.input.wide`).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
@@ -27,10 +28,10 @@ from dsgmcmc.input.roles import (
     names_recur,
 )
 from dsgmcmc.input.sources.base import Source
+from dsgmcmc.input.sources.marks import describe_mark, find_mark, may_be_number
 from dsgmcmc.input.sources.matrix import Entries
 from dsgmcmc.input.sources.tables import (
     add_columns,
-    is_number,
     scalar,
     trim_names,
 )
@@ -57,7 +58,7 @@ from dsgmcmc.ratings.names import join_sql, main_role, of_parts
 from dsgmcmc.ratings.reading import NOTHING_SAID, Reading
 from dsgmcmc.settings import named
 from dsgmcmc.tables.frames import unmasked
-from dsgmcmc.tables.session import Session, as_number, identifier
+from dsgmcmc.tables.session import Session, identifier
 from dsgmcmc.tables.usual import joined
 from dsgmcmc.types import Array
 
@@ -184,7 +185,7 @@ class RatingsTable(NamedTuple):
         text = ", ".join(texts)
         if not self.has_ratings:
             text += ", no rating column: treated as clicks"
-        return text
+        return text + describe_mark(self.file.mark)
 
 
 # ------------------------------------------------------------------------------------------ columns
@@ -221,7 +222,16 @@ def open_ratings(db: Session, path: Path, choice: Reading, *, timed: bool) -> Ra
             needless += [named("timestamps"), f"{named('split')} temporal"]
         raise InputError(f"{path} is a matrix: leave out {joined(needless)}")
     positions = assign_columns(Heading.of(file), choice.columns, timed=timed)
-    return RatingsTable(file, positions)
+    return RatingsTable(_marked(file, positions, choice), positions)
+
+
+def _marked(file: Source, positions: Mapping[str, int], choice: Reading) -> Source:
+    """Return a file with the mark of its decimals, as users say or the first rows show."""
+    columns = [positions[role] for role in ("rating", *MEASURES) if role in positions]
+    mark = choice.decimal
+    if mark is None:
+        mark = find_mark(row[k] for row in file.sample for k in columns if k < len(row))
+    return replace(file, mark=mark or "")
 
 
 def measures_of(db: Session) -> list[str]:
@@ -251,7 +261,7 @@ def open_long(db: Session, path: Path, choice: Reading) -> Source:
     def is_header(fields: list[str], rows: list[list[str]]) -> bool:
         if choice.first_line is not None:
             return choice.first_line == "names"
-        return not any(map(is_number, fields))
+        return not any(may_be_number(field) for field in fields)
 
     file = open_table(db, path, is_header, choice=choice)
     names_columns = bool(set(expand_parts(choice.columns, file.names).values()) & set(file.names))
@@ -463,7 +473,7 @@ def _rating_sql(table: RatingsTable) -> str:
     if "rating" not in table.columns:
         return "NULL" if table.has_bounds else "1"
     if table.has_bounds:  # a rating in single precision is compared with decimals
-        return as_number(table.text("rating"))
+        return table.file.number_of_text(table.columns["rating"])
     return table.file.number(table.columns["rating"])
 
 
@@ -471,12 +481,12 @@ def _measures_sql(table: RatingsTable) -> dict[str, str]:
     """Return SQL of what columns say more of a rating, by column of ``raw``."""
     values = {}
     for role in table.measures:
-        text = table.text(role)
-        values[role] = as_number(text)
+        number = table.file.number_of_text(table.columns[role])
+        values[role] = number
         if role == "relation":
-            values[role] = f"coalesce(trim({text}), '')"
+            values[role] = f"coalesce(trim({table.text(role)}), '')"
         elif role in OF_BOUNDS:  # an infinite bound is none
-            values[role] = f"CASE WHEN isfinite({as_number(text)}) THEN {as_number(text)} END"
+            values[role] = f"CASE WHEN isfinite({number}) THEN {number} END"
     return values
 
 

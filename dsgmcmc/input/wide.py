@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import replace
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
@@ -19,6 +20,7 @@ import numpy as np
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.input.bounds import BEGINNINGS, cell_bound, stand_in
+from dsgmcmc.input.check import skip_advice
 from dsgmcmc.input.detect import open_table
 from dsgmcmc.input.header import Head, judge_first_line
 from dsgmcmc.input.odd_columns import (
@@ -30,6 +32,13 @@ from dsgmcmc.input.odd_columns import (
 from dsgmcmc.input.roles import Heading, find_named, locate
 from dsgmcmc.input.sources.base import Source
 from dsgmcmc.input.sources.columns import MemoryTable
+from dsgmcmc.input.sources.marks import (
+    describe_mark,
+    find_mark,
+    is_by_other_mark,
+    marks_advice,
+    with_point,
+)
 from dsgmcmc.input.sources.tables import SHOWN, add_columns, is_number
 from dsgmcmc.input.values import TRUTH, are_codes, are_truth, missing_words
 from dsgmcmc.ratings.reading import Reading
@@ -41,8 +50,6 @@ from dsgmcmc.types import Array, Float64, Mask
 
 Reporter = Callable[[str], None]
 
-#: A number with a decimal comma.
-_DECIMAL_COMMA = re.compile(r"\s*[-+]?[0-9]+,[0-9]+\s*")
 #: Columns of the entries of a matrix, by role.
 ENTRIES = {"user": 0, "item": 1, "rating": 2}
 #: Columns in which R and pandas write the names of rows.
@@ -65,7 +72,8 @@ class _Numbers(dict[str | None, float]):
 
     has_bounds = False
 
-    def __init__(self, missing: Sequence[str]) -> None:
+    def __init__(self, missing: Sequence[str], mark: str = "") -> None:
+        self._mark = mark
         self.words = set[str]()
         self._empty = {None, *EMPTY, *map(str.lower, missing)}
         self._codes = {float(code) for code in missing if is_number(code)}
@@ -80,6 +88,7 @@ class _Numbers(dict[str | None, float]):
         word = (text or "").strip().lower()
         if text is None or word in self._empty:
             return np.nan
+        text = self._plain(text)
         if not is_number(text):
             bounds = cell_bound(text)
             if bounds is not None:
@@ -92,13 +101,19 @@ class _Numbers(dict[str | None, float]):
         number = float(text)
         return np.nan if number in self._codes else number
 
+    def _plain(self, text: str) -> str:
+        """Return the text of a number as Python reads it; others, and other numbers, as none."""
+        if not self._mark:
+            return text
+        return with_point(text, self._mark) or "no number"
+
     def bounds(self, rows: Sequence[Sequence[str | None]], width: int) -> Float64:
         """Return the bounds of cells in rows of a table, (2, n, width); NaN for exact numbers."""
         bounds = np.full((2, len(rows) * width), np.nan)
         for k, text in enumerate(chain.from_iterable(rows)):
             if text is None or text.lstrip()[:1] not in BEGINNINGS:
                 continue
-            found = cell_bound(text)
+            found = cell_bound(self._plain(text))
             if found is not None:
                 bounds[:, k] = found
         return bounds.reshape(2, len(rows), width)
@@ -152,8 +167,9 @@ class _BadCells:
 
     def _advice(self) -> str:
         """Return what to do with the cells."""
-        if self._texts and all(map(_DECIMAL_COMMA.fullmatch, self._texts)):
-            return "write decimals with a point, not with a comma"
+        mark = self._table.mark
+        if self._texts and all(is_by_other_mark(text, mark) for text in self._texts):
+            return marks_advice()
         general = (
             f"correct them, or give {named('missing')} VALUE,... if they mean not rated ('' for an"
             " empty name)"
@@ -162,7 +178,7 @@ class _BadCells:
             return f"write what is beyond a limit as a bound, such as >2000; or {general}"
         if self._rows == {0} and 2 * self._number > len(self._items):
             where = self._table.where(0)
-            return f"if {where} has units or is another header, remove {where}; or {general}"
+            return f"if {where} has units or is another header, {skip_advice(where)}; or {general}"
         if len(self._columns) == 1 and self._number > 1:
             (column,) = self._columns
             name = self._items[column]
@@ -246,6 +262,7 @@ def inspect_wide(db: Session, path: Path, choice: Reading) -> tuple[Source, dict
         return dense, ENTRIES
     if table.is_parsed or table.delimiter == "::":
         raise InputError(f"{path} has a line for each rating: leave out {named('matrix')}")
+    table = replace(table, mark=_mark_of(choice, table.sample))
     if table.header and choice.first_line is None:
         _refuse_second_header(table, choice.missing)
     heading = Heading.of(table)
@@ -288,12 +305,13 @@ def _refuse_second_header(table: Source, missing: Sequence[str]) -> None:
     if len(table.sample) < 2:
         return
     fields = table.sample[0]
-    if Head(fields, table.sample[1:], _Numbers(missing).table).may_be_second_header():
+    read = _Numbers(missing, table.mark).table
+    if Head(fields, table.sample[1:], read, mark=table.mark).may_be_second_header():
         where = table.where(0)
         raise InputError(
             f"{table.path}: {where} ({shortened(list(fields))}) has whole numbers above decimals:"
-            f" if it is a second header, remove {where}; if it has ratings, {named('first_line')}"
-            " names says that line 1 alone has names"
+            f" if it is a second header, {skip_advice(where)}; if it has ratings,"
+            f" {named('first_line')} names says that line 1 alone has names"
         )
 
 
@@ -315,7 +333,7 @@ def _judge_first(db: Session, table: Source, missing: Sequence[str]) -> dict[str
     """
     first = next((k for k, column_type in enumerate(table.types) if column_type == "VARCHAR"), 0)
     rows = list(islice(table.rows(db), _SAMPLE))
-    cells = np.roll(_Numbers(missing).table(rows, table.width), -first, axis=1)
+    cells = np.roll(_Numbers(missing, table.mark).table(rows, table.width), -first, axis=1)
     if np.isinf(cells[:, 0]).any():
         return {"user": first}
     if counts_cells(cells):
@@ -409,7 +427,14 @@ def _is_header(fields: list[str], rows: list[list[str]], *, path: Path, choice: 
         return choice.first_line == "names"
     if user in fields and not str(user).isdecimal():
         return True
-    return judge_first_line(path, Head(fields, rows, _Numbers(choice.missing).table), fields)
+    mark = _mark_of(choice, rows)
+    head = Head(fields, rows, _Numbers(choice.missing, mark).table, mark=mark)
+    return judge_first_line(path, head, fields)
+
+
+def _mark_of(choice: Reading, rows: Iterable[Sequence[str]]) -> str:
+    """Return the mark of decimals in rows of a matrix, as users say or the rows show."""
+    return choice.decimal or find_mark(chain.from_iterable(rows)) or ""
 
 
 class WideRows(NamedTuple):
@@ -504,7 +529,7 @@ class CellReader:
     ) -> None:
         self._words = words
         self._columns = list(columns)
-        self._numbers = _Numbers(words)
+        self._numbers = _Numbers(words, table.mark)
         self._nameless = _nameless(items)
         self._left_out = _are_words(items, words)
         self._bad = _BadCells(table, items)
@@ -696,7 +721,7 @@ def describe_wide(table: Source, roles: Mapping[str, int]) -> str:
     users = "numbered"
     if "user" in roles:
         users = f"named by {table.names[roles['user']] or 'the first column'}"
-    text = describe_matrix(others, users, has_names=table.header)
+    text = describe_matrix(others, users, has_names=table.header) + describe_mark(table.mark)
     text += describe_ignored(
         [table.names[k] for role, k in roles.items() if role.startswith("ignored ")]
     )

@@ -107,6 +107,8 @@ class ParsedSettings(NamedTuple):
             variable=settings.variable,
             unstored=settings.unstored,
             ignore=parse_ignored(settings.ignore),
+            decimal=settings.decimal,
+            skip_rows=settings.skip_rows or "",
         )
         return cls(reading, descriptions, groups)
 

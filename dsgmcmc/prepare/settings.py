@@ -78,6 +78,17 @@ class PrepareSettings(Checked):
     first_line: Literal["names", "ratings"] | None = setting(
         "What the first line of text has, if its numbers may be either.", None, shown="detected"
     )
+    skip_rows: str | None = setting(
+        "Lines of text that are no rows: 1-3 above the header, or 2 with units below it.",
+        None,
+        metavar="LINE,...",
+    )
+    decimal: Literal[",", "."] | None = setting(
+        "Mark before the decimals of numbers in text; the other one, or a blank, may stand between"
+        " thousands.",
+        None,
+        shown="detected",
+    )
     ignore: Any = setting(
         "Columns of a matrix that are no items, by name or position; none: all are items.",
         None,

@@ -10,7 +10,8 @@ from typing import Any, Literal, NamedTuple, Self
 from dsgmcmc.tables.usual import Columns
 
 _LISTS = ("missing", "ignore")  # options with several values
-_NOT_STORED = ("columns", "entity")  # a ratings file has its own record of columns
+#: A ratings file has its own record of columns, and other files have other lines above their rows.
+_NOT_STORED = ("columns", "skip_rows", "entity")
 
 
 class Reading(NamedTuple):
@@ -33,6 +34,10 @@ class Reading(NamedTuple):
         What cells mean that a sparse matrix does not store; None if the user has not said so.
     ignore : tuple of str
         Columns of a matrix that are no items.
+    decimal : {",", "."} or None
+        The mark before decimals in text; None if the user has not said so.
+    skip_rows : str
+        Lines at the beginning of a text file that are no rows, such as "1-3" or "2".
     entity : {"user", "item"} or None
         Whose features are read; None for ratings.
     """
@@ -44,6 +49,8 @@ class Reading(NamedTuple):
     variable: str | None = None
     unstored: Literal["missing", "zero"] | None = None
     ignore: tuple[str, ...] = ()
+    decimal: str | None = None
+    skip_rows: str = ""
     entity: str | None = None
 
     @classmethod

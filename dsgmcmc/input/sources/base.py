@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO, ClassVar, cast
 
 from dsgmcmc.errors import refusing
+from dsgmcmc.input.sources.marks import number_sql, with_point_sql
 from dsgmcmc.tables.session import Session, as_number, literal, reading
 
 #: Option without which DuckDB derives columns from folders named COLUMN=VALUE.
@@ -55,6 +56,8 @@ class Source(ABC):
         The first rows of a text file.
     about : str
         What rows, columns and values of a matrix are.
+    mark : str
+        The mark before the decimals of its numbers; "" for a point, and nothing between thousands.
     """
 
     #: Whether rows are entries of a matrix: a row, a column and a value.
@@ -78,6 +81,7 @@ class Source(ABC):
     shape: tuple[int, int] = (0, 0)
     sample: Sequence[list[str]] = ()
     about: str = ""
+    mark: str = ""
 
     @property
     def width(self) -> int:
@@ -138,9 +142,20 @@ class Source(ABC):
 
     def number(self, k: int) -> str:
         """Return SQL for a column of numbers; NULL for what is none."""
-        if "VARCHAR" in self.types[k : k + 1]:
-            return as_number(f"c{k}::VARCHAR")
+        if self._has_texts(k):
+            return self.number_of_text(k)
         return f"try_cast(c{k} AS DOUBLE)"
+
+    def number_of_text(self, k: int) -> str:
+        """Return SQL for a column of numbers as their decimals say, also in single precision."""
+        text = f"c{k}::VARCHAR"
+        if self.mark and self._has_texts(k):
+            return number_sql(text, self.mark)
+        return as_number(text)
+
+    def _has_texts(self, k: int) -> bool:
+        """Whether a column has texts by its type."""
+        return "VARCHAR" in self.types[k : k + 1]
 
     @abstractmethod
     def sql(self, query: str) -> str:
@@ -159,13 +174,16 @@ class Source(ABC):
     def insert_texts(self, db: Session, table: str, k: int, first: int) -> None:
         """Insert the texts of a column that are no numbers into a table (row, text).
 
-        Rows are counted from `first`.
+        Rows are counted from `first`. Numbers in bounds have decimal points.
         """
-        rows = f"SELECT row_number() OVER () - 1 + {first} AS row, trim(c{k}::VARCHAR) AS text"
+        text = f"trim(c{k}::VARCHAR)"
+        if self.mark:
+            text = with_point_sql(text, self.mark)
+        rows = f"SELECT row_number() OVER () - 1 + {first} AS row, {text} AS text"
         self.create(
             db,
-            f"INSERT INTO {table} SELECT * FROM ({rows} FROM {{table}})"
-            f" WHERE text IS NOT NULL AND {as_number('text')} IS NULL",
+            f"INSERT INTO {table} SELECT row, text FROM ({rows}, {self.number(k)} AS number"
+            f" FROM {{table}}) WHERE text IS NOT NULL AND number IS NULL",
         )
 
     def rows(self, db: Session) -> Iterator[Sequence[str | None]]:

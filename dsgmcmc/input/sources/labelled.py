@@ -202,10 +202,13 @@ def refuse_variable(where: object, choice: Reading) -> None:
         raise InputError(f"{where} does not hold several matrices: leave out {named('variable')}")
 
 
-def refuse_first_line(where: object, choice: Reading) -> None:
-    """Raise InputError if the user has said what a first line has, but there are no lines."""
-    if choice.first_line is not None:
-        raise InputError(f"{where} is no text with lines: leave out {named('first_line')}")
+def refuse_lines(
+    where: object, choice: Reading, options: Sequence[str] = ("first_line", "skip_rows")
+) -> None:
+    """Raise InputError if the user has said something of lines, but there are none."""
+    for option in options:
+        if getattr(choice, option):
+            raise InputError(f"{where} is no text with lines: leave out {named(option)}")
 
 
 def select(

@@ -54,7 +54,7 @@ BAD = {
         spoil((11, "1,7,good,1")), r"1 row has .*\n  line 11: .* \(user 1, item 7, rating good\)"
     ),
     "decimal comma": case(
-        '1;b;"3,5"\n2;d;4.5\n', "; write numbers with a point .*\n  line 1: .* rating 3,5"
+        '1;b;"3,5"\n2;d;4.5\n', "; say by --decimal , .*\n  line 1: .* rating 3,5"
     ),
     "1_0": case(GOOD + "1,9,1_0,1\n", "line 12: the rating is .* not a number .* rating 1_0"),
     "1_0 in JSON": case(
