@@ -266,8 +266,8 @@ class BPMF(Estimator, FittedModel):
     ignore : str or sequence of str, optional
         Columns of a matrix that are no items, such as ``["age"]``; ``"none"`` says that all are.
     clip : bool
-        Clip predictions to the range of the levels, if ratings are levels, and of counts at 0;
-        default True, as in ``dsgmcmc predict``.
+        Clip predictions to the range of the levels, if ratings are levels, and those of counts and
+        of amounts with zeros at 0; default True, as in ``dsgmcmc predict``.
     unknown : {"prior", "refuse"}
         Treatment of users and items that were not in `fit`: predict from the prior, or raise an
         error.

@@ -75,7 +75,8 @@ class OnLogarithms(Law):
             return
         advice = f"leave out {named('scale')}, or prepare the ratings without them"
         if not cls.transform.shift:
-            advice += f"; counts with zeros suit {named('scale')} log1p"
+            advice += f"; counts with zeros suit {named('scale')} log1p, and without it predictions"
+            advice += " of amounts with zeros end at 0"
         raise InputError(
             f"{ratings.path}: {excluded:,} of {ratings.nnz + ratings.nnz_test:,} ratings are not"
             f" {cls.transform.possible}: {advice}"

@@ -25,7 +25,9 @@ ExposureKind = Literal["auto", "rated", "liked"]
 
 def _clip(default: bool) -> Any:
     return setting(
-        "Clip predictions and quantiles, not scores, to the range of levels; counts at 0.", default
+        "Clip predictions and quantiles, not scores, to the range of levels; counts, and amounts"
+        " with zeros, at 0.",
+        default,
     )
 
 

@@ -48,7 +48,7 @@ NODES = {
     "features": 16_650,
     "input": 51_400,
     "kernels": 29_850,
-    "model": 82_100,
+    "model": 82_200,
     "parallel": 10_300,
     "plots": 8_950,
     "posterior": 78_000,

@@ -1,8 +1,8 @@
 """Which ratings have a range by their meaning (`dsgmcmc.model.limits`), and which a resolution.
 
 Only levels have one, such as stars: it begins at the lowest and ends at the highest level.
-Measurements, counts and amounts may be larger or smaller than all that were seen; counts are at
-least 0.
+Measurements, counts and amounts may be larger or smaller than all that were seen; counts, and
+amounts that are often 0 and never negative, such as rain, are at least 0.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ TOP = 0.75
 LEAST_TOP_SHARE = 0.05
 #: Least share of the highest level of a scale; the largest of some counts is rarer.
 LEAST_SHARE_OF_LARGEST = 0.02
+#: Least share of zeros among ratings of which none is negative, if they end at 0.
+LEAST_SHARE_OF_ZEROS = 0.01
 #: Names of the limits and of the resolution among the facts about a run.
 FACT = "range"
 RESOLUTION_FACT = "resolution"
@@ -63,7 +65,9 @@ def limits_of(ratings: Ratings, law: type[Law]) -> Limits:
         possible = _scale_of(ratings)
     if possible is not None:
         return Limits(float(possible[0]), float(possible[-1]))
-    if not ratings.has_bounds and ratings.minimum >= 0 and _are_whole(ratings):
+    if ratings.has_bounds or ratings.minimum < 0:
+        return UNLIMITED
+    if _are_whole(ratings) or _share_of_zeros(ratings) >= LEAST_SHARE_OF_ZEROS:
         return Limits(low=0.0)
     return UNLIMITED
 
@@ -103,6 +107,14 @@ def top_of(values: Float64) -> float:
     low = float(values[0])
     high = float(values[-1])
     return low + TOP * (high - low)
+
+
+def _share_of_zeros(ratings: Ratings) -> float:
+    """Return the share of training ratings that are 0."""
+    if ratings.minimum != 0:
+        return 0.0
+    zeros = sum(int(np.count_nonzero(values == 0)) for values in ratings.values("train"))
+    return zeros / ratings.nnz
 
 
 def _are_whole(ratings: Ratings) -> bool:

@@ -44,7 +44,8 @@ class FittedModel(Predictions, Matrices, Rankings):
     run_ : Run
         The run, with moments, draws and traces by users and items.
     clip : bool
-        Whether to clip predictions to the range of the levels, if any, and of counts at 0.
+        Whether to clip predictions to the range of the levels, if any, and those of counts and of
+        amounts with zeros at 0.
     unknown : {"prior", "refuse"}
         Treatment of users and items that are unknown to the run: predict from the prior, or raise
         an error.

@@ -112,13 +112,16 @@ def test_stars_are_predicted_within_the_scale_and_scored_so(
         ("few counts", rng.poisson(1.5, 600), (0, np.inf)),
         ("many counts", rng.integers(0, 5000, 600), (0, np.inf)),
         ("degrees", rng.normal(20, 4, 600).round(1), (-np.inf, np.inf)),
+        ("rain", np.maximum(rng.normal(0, 4, 600), 0).round(1), (0, np.inf)),
+        ("amounts", rng.lognormal(0, 1, 600), (-np.inf, np.inf)),
+        ("differences", rng.normal(0, 4, 600).round(0) / 2, (-np.inf, np.inf)),
         ("signed whole numbers", rng.integers(-300, 300, 600), (-np.inf, np.inf)),
     ],
 )
 def test_only_levels_have_limits(
     tmp_path: Path, name: str, values: np.ndarray, limits: tuple[float, float]
 ) -> None:
-    """Counts end at 0, and measurements nowhere."""
+    """Counts and amounts with zeros end at 0, and measurements nowhere."""
     table = pd.DataFrame(
         {"user": np.arange(600) // 20, "item": np.arange(600) % 20, "rating": values.astype(float)}
     )
