@@ -263,6 +263,8 @@ class BPMF(Estimator, FittedModel):
     decimal : {",", "."}, optional
         The mark before the decimals of numbers in a text file; the other one, or a blank, may stand
         between thousands. By default the rows tell.
+    unit : str, optional
+        Unit of the ratings, such as ``"t/ha"``, which results and pictures name.
     ignore : str or sequence of str, optional
         Columns of a matrix that are no items, such as ``["age"]``; ``"none"`` says that all are.
     clip : bool
@@ -348,6 +350,7 @@ class BPMF(Estimator, FittedModel):
     first_line: Literal["names", "ratings"] | None = None
     skip_rows: str | None = None
     decimal: Literal[",", "."] | None = None
+    unit: str | None = None
     ignore: str | Sequence[str] | None = None
     clip: bool = True
     unknown: Literal["prior", "refuse"] = "prior"

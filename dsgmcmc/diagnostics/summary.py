@@ -176,6 +176,8 @@ def _errors(summary: Summary) -> str:
         line = f"RMSE of logarithms {written(summary['rmse_log'])}, "
     point = summary.get("point", "mean")
     line += f"RMSE of the posterior {point} {written(summary['rmse_mean'])}"
+    if summary.get("unit"):
+        line += f" {plain(summary['unit'])}"
     simple = summary.get("baselines")
     if simple:
         line += f" (biases only {written(simple['biases_only'])}"

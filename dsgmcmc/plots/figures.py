@@ -111,6 +111,14 @@ def column_of(run: Run, entity: str) -> str:
     return plain(", ".join(labels))
 
 
+def in_unit(run: Run, text: str) -> str:
+    """Return what an axis shows, with the unit of the ratings if users have said it."""
+    if run.reading.unit is None:
+        return text
+    unit = plain(run.reading.unit).replace("$", r"\$")
+    return f"{text} ({unit})"
+
+
 def short(name: str) -> str:
     """Return a name as pages show it, cut to `NAME` characters."""
     name = plain(name)

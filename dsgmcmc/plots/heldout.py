@@ -12,7 +12,7 @@ import numpy as np
 from dsgmcmc.diagnostics.overview import TextTable
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.predictive.base import TINY, nearest_level
-from dsgmcmc.plots.figures import axes_or_new, column_of
+from dsgmcmc.plots.figures import axes_or_new, column_of, in_unit
 from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.posterior.index import shown
 from dsgmcmc.posterior.run import Run, once
@@ -142,7 +142,7 @@ def observed_and_predicted(run: Run, axes: Axes | None = None) -> Axes:
     axes.plot(ends, ends, "--", color="gray", linewidth=1)
     if run.config.law.transform.point_name == "median" and ends[0] > 0:
         axes.set(xscale="log", yscale="log")
-    axes.set(xlabel="predicted", ylabel="observed")
+    axes.set(xlabel=in_unit(run, "predicted"), ylabel=in_unit(run, "observed"))
     axes.legend(fontsize=9)
     return axes
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dsgmcmc.plots.figures import axes_or_new, column_of
+from dsgmcmc.plots.figures import axes_or_new, column_of, in_unit
 from dsgmcmc.posterior.cells.predict import Predictor
 from dsgmcmc.posterior.index import Vocabulary
 from dsgmcmc.posterior.rated import Rated, read_rated
@@ -114,7 +114,7 @@ def imputed_and_observed(run: Run, axes: Axes | None = None, *, rated: Rated | N
         if len(of_label):
             counts, _ = np.histogram(np.clip(of_label, low, high), edges)
             axes.stairs(counts / len(of_label), edges, fill=True, alpha=0.45, label=label)
-    axes.set(title="Observed and imputed values", xlabel="value", ylabel="share")
+    axes.set(title="Observed and imputed values", xlabel=in_unit(run, "value"), ylabel="share")
     axes.legend(fontsize=9)
     return axes
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from dsgmcmc.plots.figures import axes_or_new, column_of, draw_intervals, short
+from dsgmcmc.plots.figures import axes_or_new, column_of, draw_intervals, in_unit, short
 from dsgmcmc.posterior.draws import OTHER
 from dsgmcmc.posterior.index import shown
 from dsgmcmc.posterior.matrix.ranking import DRAWS, ranking
@@ -60,5 +60,5 @@ def best(run: Run, kind: Literal["user", "item"], axes: Axes | None = None) -> A
     draw_intervals(axes, mean, table["q05"][:number], table["q95"][:number], labels=labels)
     axes.invert_yaxis()
     axes.set(title=f"Highest {column_of(run, kind)}, with P(best)")
-    axes.set(xlabel=f"average over {column_of(run, OTHER[kind])}")
+    axes.set(xlabel=in_unit(run, f"average over {column_of(run, OTHER[kind])}"))
     return axes

@@ -108,6 +108,7 @@ class ParsedSettings(NamedTuple):
             unstored=settings.unstored,
             ignore=parse_ignored(settings.ignore),
             decimal=settings.decimal,
+            unit=settings.unit,
             skip_rows=settings.skip_rows or "",
         )
         return cls(reading, descriptions, groups)

@@ -89,6 +89,11 @@ class PrepareSettings(Checked):
         None,
         shown="detected",
     )
+    unit: str | None = setting(
+        "Unit of the ratings, such as t/ha, which results and pictures name.",
+        None,
+        metavar="UNIT",
+    )
     ignore: Any = setting(
         "Columns of a matrix that are no items, by name or position; none: all are items.",
         None,

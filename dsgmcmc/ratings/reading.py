@@ -36,6 +36,8 @@ class Reading(NamedTuple):
         Columns of a matrix that are no items.
     decimal : {",", "."} or None
         The mark before decimals in text; None if the user has not said so.
+    unit : str or None
+        What the ratings are measured in, such as "t/ha"; results name it.
     skip_rows : str
         Lines at the beginning of a text file that are no rows, such as "1-3" or "2".
     entity : {"user", "item"} or None
@@ -50,6 +52,7 @@ class Reading(NamedTuple):
     unstored: Literal["missing", "zero"] | None = None
     ignore: tuple[str, ...] = ()
     decimal: str | None = None
+    unit: str | None = None
     skip_rows: str = ""
     entity: str | None = None
 

@@ -135,6 +135,7 @@ def _write_summary(
     summary = {
         **source.results(run, config),
         "time": now(),
+        "unit": source.ratings.reading.unit,
         "iterations": config.iterations,
         "reached": run.reached(config.chains),
         "iterations_made": measured.iterations,

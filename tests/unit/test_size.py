@@ -34,8 +34,9 @@ LONGER: dict[str, str] = {}
 #: it will be copied; and --watch and --settings of info, because somebody waits for a run, and most
 #: readers of results do not ask for settings; and --training of export, because LOO needs memory
 #: for all training ratings; and --decimal and --skip-rows of prepare, because 1,234 may be a
-#: thousand, and lines of units or titles belong to no row.
-PARAMETERS = 134
+#: thousand, and lines of units or titles belong to no row; and --unit, because a number without
+#: one means nothing to whoever reads the result.
+PARAMETERS = 135
 PARAMETERS_OF_SAMPLE = 34
 #: Nodes of the syntax tree that a room may have; modules outside of rooms are `top`. Packing code
 #: into fewer lines changes nothing. Whoever raises a number says in the changelog, under *Taken
@@ -50,7 +51,7 @@ NODES = {
     "kernels": 29_850,
     "model": 82_200,
     "parallel": 10_300,
-    "plots": 8_950,
+    "plots": 9_000,
     "posterior": 78_000,
     "prepare": 14_300,
     "ratings": 15_850,

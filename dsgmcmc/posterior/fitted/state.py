@@ -72,6 +72,7 @@ class FittedState:
     variable: str | None = None
     unstored: Literal["missing", "zero"] | None = None
     ignore: str | Sequence[str] | None = None
+    unit: str | None = None
 
     def __init__(
         self,
@@ -154,6 +155,7 @@ class FittedState:
             variable=self.variable,
             unstored=self.unstored,
             ignore=parse_ignored(self.ignore),
+            unit=self.unit,
         )
 
     def _read_ratings(
