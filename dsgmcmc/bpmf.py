@@ -158,7 +158,7 @@ class Estimator:
 
 
 #: Parameters with which arrays have been read before they are prepared.
-FORM = {"columns", "matrix", "variable", "first_line", "skip_rows", "decimal", "ignore"}
+FORM = {"columns", "matrix", "variable", "first_line", "skip_rows", "ignore"}
 #: Parameters that `prepare` gets as descriptions of users and items.
 DESCRIBED = {"user_features", "item_features", "feature_kinds"}
 
@@ -261,7 +261,7 @@ class BPMF(Estimator, FittedModel):
         Lines of a text file that are no rows: ``"1-3"`` above the header, or ``"2"`` with units
         below it.
     decimal : {",", "."}, optional
-        The mark before the decimals of numbers in a text file; the other one, or a blank, may stand
+        The mark before the decimals of numbers in texts; the other one, or a blank, may stand
         between thousands. By default the rows tell.
     unit : str, optional
         Unit of the ratings, such as ``"t/ha"``, which results and pictures name.
@@ -778,10 +778,8 @@ class BPMF(Estimator, FittedModel):
         if isinstance(X, str | os.PathLike):
             return
         choice = self._form()
-        said = choice._replace(
-            first_line=self.first_line, skip_rows=self.skip_rows or "", decimal=self.decimal
-        )
-        refuse_lines("X", said, ("first_line", "skip_rows", "decimal"))
+        said = choice._replace(first_line=self.first_line, skip_rows=self.skip_rows or "")
+        refuse_lines("X", said)
         if not (is_annotated(X) or is_dataset(X)):
             refuse_variable("X", choice)
         if not (is_annotated(X) or hasattr(X, "tocoo")):

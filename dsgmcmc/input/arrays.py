@@ -42,6 +42,7 @@ from dsgmcmc.input.sources.annotated import (
 )
 from dsgmcmc.input.sources.columns import MemoryTable
 from dsgmcmc.input.sources.labelled import refuse_filling
+from dsgmcmc.input.sources.marks import describe_mark
 from dsgmcmc.input.sources.matrix import stored_cells
 from dsgmcmc.input.values import not_rated_sql
 from dsgmcmc.input.wide import ENTRIES, Block, Cells, WideMatrix, describe_matrix
@@ -226,7 +227,7 @@ def memory_table(X: Any, y: Any, form: Reading, *, timed: bool) -> RatingsTable:
     elif scipy.sparse.issparse(X):
         table = _table_of(_sparse_columns(X, form), cells=True)
     else:
-        table = _long_table(X, y, form.columns, timed=timed)
+        table = _long_table(X, y, form.columns, timed=timed).marked(form)
     return table._replace(reading=form._replace(matrix=bool(table.about)))
 
 
@@ -250,7 +251,9 @@ def _table_of(
             arrays[role] = plain_column(column)
     names = [labels.get(role, role) for role in columns]
     file = MemoryTable.of(Path("ratings"), arrays)
-    file = replace(file, names=names, first_row=0, cells=cells)
+    texts = [array[:_SAMPLE].astype(str).tolist() for array in arrays.values()]
+    sample = [list(row) for row in zip(*texts, strict=True)]
+    file = replace(file, names=names, first_row=0, cells=cells, sample=sample)
     return RatingsTable(file, {role: k for k, role in enumerate(columns)}, labels=labels)
 
 
@@ -311,7 +314,7 @@ def _wide_table(X: Any, form: Reading) -> RatingsTable:
     return RatingsTable(
         MemoryTable.of(Path("ratings"), names),
         ENTRIES,
-        about=describe_matrix(matrix.labels, matrix.named_by),
+        about=describe_matrix(matrix.labels, matrix.named_by) + describe_mark(matrix.mark),
         matrix=WideMatrix(names["item"], matrix.labels, [block]),
     )
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.input.bounds import FAULTS, refuse_relations, set_bounds, with_open_sides
@@ -157,6 +157,14 @@ class RatingsTable(NamedTuple):
             return ()
         return tuple(self.file.names[k] for k in positions)
 
+    def marked(self, choice: Reading) -> Self:
+        """Return the table with the mark of its decimals, as users say or the first rows show."""
+        measured = [self.columns[role] for role in ("rating", *MEASURES) if role in self.columns]
+        mark = choice.decimal
+        if mark is None:
+            mark = find_mark(row[k] for row in self.file.sample for k in measured if k < len(row))
+        return self._replace(file=replace(self.file, mark=mark or ""))
+
     @property
     def named_columns(self) -> dict[str, str]:
         """Columns by role (`NAMED`) if the table names them; without names of several parts."""
@@ -222,16 +230,7 @@ def open_ratings(db: Session, path: Path, choice: Reading, *, timed: bool) -> Ra
             needless += [named("timestamps"), f"{named('split')} temporal"]
         raise InputError(f"{path} is a matrix: leave out {joined(needless)}")
     positions = assign_columns(Heading.of(file), choice.columns, timed=timed)
-    return RatingsTable(_marked(file, positions, choice), positions)
-
-
-def _marked(file: Source, positions: Mapping[str, int], choice: Reading) -> Source:
-    """Return a file with the mark of its decimals, as users say or the first rows show."""
-    columns = [positions[role] for role in ("rating", *MEASURES) if role in positions]
-    mark = choice.decimal
-    if mark is None:
-        mark = find_mark(row[k] for row in file.sample for k in columns if k < len(row))
-    return replace(file, mark=mark or "")
+    return RatingsTable(file, positions).marked(choice)
 
 
 def measures_of(db: Session) -> list[str]:

@@ -23,7 +23,7 @@ from dsgmcmc.input.bounds import cell_bound, is_bound
 from dsgmcmc.input.roles import Heading, locate
 from dsgmcmc.input.sources.annotated import is_annotated
 from dsgmcmc.input.sources.columns import MemoryTable
-from dsgmcmc.input.sources.tables import is_number
+from dsgmcmc.input.sources.marks import find_mark, may_be_number
 from dsgmcmc.input.values import TRUTH, are_codes, missing_words
 from dsgmcmc.input.wide import CellReader, counts_cells, ignored_columns, refuse_names
 from dsgmcmc.ratings.names import array_of
@@ -32,6 +32,7 @@ from dsgmcmc.tables.frames import Frame, as_frame, is_data_array, is_missing, te
 from dsgmcmc.tables.usual import Columns
 from dsgmcmc.types import Array, Float64
 
+_SAMPLE = 50  # rows that show whether decimals follow a comma
 _MATRIX = 5  # columns of numbers that are no table with a row for each rating
 
 
@@ -55,6 +56,8 @@ class Matrix(NamedTuple):
         Positions, in a data frame, of all columns that are no items.
     named_by : str
         Where the names of the rows come from, for messages.
+    mark : str
+        The mark before decimals in texts; "" for a point.
     """
 
     names: Array | None
@@ -64,6 +67,7 @@ class Matrix(NamedTuple):
     named_by: str
     others: tuple[int, ...] = ()
     bounds: Float64 | None = None
+    mark: str = ""
 
 
 def read_matrix(X: Any, form: Reading) -> Matrix:
@@ -103,7 +107,8 @@ def read_matrix(X: Any, form: Reading) -> Matrix:
         raise InputError(f"{where} has no column of an item")
     labels = [labels[k] for k in items]
     users = np.arange(len(table)) if names is None else names
-    source = replace(MemoryTable.of(Path("the matrix"), {}), first_row=0)
+    mark = form.decimal or find_mark(filter(_is_text, table[:_SAMPLE].flat)) or ""
+    source = replace(MemoryTable.of(Path("the matrix"), {}), first_row=0, mark=mark)
     reader = CellReader(
         source, texts_of(array_of(labels)), missing_words(form.missing), columns=items
     )
@@ -112,7 +117,21 @@ def read_matrix(X: Any, form: Reading) -> Matrix:
     cells.values[is_code] = np.nan
     if cells.bounds is not None:
         cells.bounds[:, is_code] = np.nan
-    return Matrix(names, labels, cells.values, position, named_by, tuple(others), cells.bounds)
+    return Matrix(
+        names,
+        labels,
+        cells.values,
+        position,
+        named_by,
+        others=tuple(others),
+        bounds=cells.bounds,
+        mark=mark,
+    )
+
+
+def _is_text(cell: object) -> bool:
+    """Whether a cell is a text, which may have a number."""
+    return isinstance(cell, str)
 
 
 def refuse_first_column(X: Any, matrix: Matrix) -> None:
@@ -158,7 +177,7 @@ def count_cells(columns: Sequence[Array]) -> Counter[str] | None:
         for value in column.ravel().tolist():
             if isinstance(value, str) and cell_bound(value) is not None:
                 counts["bound"] += 1
-            elif isinstance(value, str) and is_number(value):
+            elif isinstance(value, str) and may_be_number(value):
                 counts["number"] += 1
             elif not (is_missing(value) or isinstance(value, Real | Decimal)):
                 return None
@@ -216,7 +235,7 @@ def _position_of_names(table: Array, heading: Heading, columns: Columns) -> int 
     if table.dtype != object or not table.size:
         return None
     texts = {value.lower() for value in table[:, 0] if isinstance(value, str)} - TRUTH.keys()
-    if all(is_number(text) or is_bound(text) for text in texts):
+    if all(may_be_number(text) or is_bound(text) for text in texts):
         return None
     return 0
 

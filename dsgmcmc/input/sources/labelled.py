@@ -202,11 +202,9 @@ def refuse_variable(where: object, choice: Reading) -> None:
         raise InputError(f"{where} does not hold several matrices: leave out {named('variable')}")
 
 
-def refuse_lines(
-    where: object, choice: Reading, options: Sequence[str] = ("first_line", "skip_rows")
-) -> None:
+def refuse_lines(where: object, choice: Reading) -> None:
     """Raise InputError if the user has said something of lines, but there are none."""
-    for option in options:
+    for option in ("first_line", "skip_rows"):
         if getattr(choice, option):
             raise InputError(f"{where} is no text with lines: leave out {named(option)}")
 

@@ -72,6 +72,7 @@ class FittedState:
     variable: str | None = None
     unstored: Literal["missing", "zero"] | None = None
     ignore: str | Sequence[str] | None = None
+    decimal: Literal[",", "."] | None = None
     unit: str | None = None
 
     def __init__(
@@ -155,6 +156,7 @@ class FittedState:
             variable=self.variable,
             unstored=self.unstored,
             ignore=parse_ignored(self.ignore),
+            decimal=self.decimal,
             unit=self.unit,
         )
 

@@ -1,5 +1,7 @@
 """Decimal commas and thousands: found where a column allows one reading, or said, or asked."""
 
+import io
+
 import numpy as np
 import pandas
 import pytest
@@ -7,7 +9,6 @@ from ingest_cases import everything, prepare
 from support import typed
 
 from dsgmcmc.bpmf import BPMF
-from dsgmcmc.errors import InputError
 from dsgmcmc.input.sources.marks import find_mark, with_point
 
 RNG = np.random.default_rng(31)
@@ -143,8 +144,32 @@ def test_what_is_said_is_remembered(tmp_path):
     later = tmp_path / "later.csv"
     later.write_text("variety;env;yield\nv0;env0;1,234\n")
     assert model.evaluate(later)["rmse"] < 1000
-    with pytest.raises(InputError, match="leave out decimal"):
-        BPMF(decimal=",").fit(pandas.DataFrame({"user": [1], "item": [2], "rating": [3.0]}))
+
+
+@pytest.mark.parametrize("form", ["long", "matrix", "index"])
+def test_texts_in_memory_are_read_as_in_files(form):
+    """Frames of texts, which pandas makes of such files unless it is told."""
+    options = {"columns": {"user": "variety", "item": "env", "rating": "yield"}}
+    text = long_table(comma)
+    if form != "long":
+        options = {"matrix": True}
+        text = wide_table(comma)
+    frame = pandas.read_csv(io.StringIO(text), sep=";")
+    if form == "index":
+        frame = frame.set_index("variety")
+    model = BPMF(rank=1, iterations=4, burn_in=2, **options).fit(frame)
+    with model.run_.open_ratings() as ratings:
+        assert ratings.mean == pytest.approx(VALUES.mean(), rel=1e-6)
+        assert sorted(model.users_) == sorted(NAMES)
+    assert model.data_.summary.columns.endswith("decimals after a comma")
+
+
+def test_numbers_in_memory_need_no_mark():
+    """What is a number is one, whatever is said of texts."""
+    frame = pandas.DataFrame(VALUES, index=NAMES, columns=HEAD)
+    model = BPMF(rank=1, iterations=4, burn_in=2, decimal=",").fit(frame)
+    with model.run_.open_ratings() as ratings:
+        assert ratings.mean == pytest.approx(VALUES.mean(), rel=1e-6)
 
 
 def test_features_with_commas_are_numbers(tmp_path):
