@@ -62,6 +62,9 @@ def inner(left, right, out, are_equal):
                 for i in range(columns.shape[2]):
                     total += columns[0, k, i] * columns[1, l, i]
                 out[k, l] += float64(total)
+    for k in range(D):
+        for l in range(are_equal * k):
+            out[k, l] = out[l, k]
 """
 
 
@@ -92,10 +95,7 @@ def inner(left: Array, right: Array) -> Float64:
         products are computed: the others are the same to the bit.
     """
     out = np.zeros((left.shape[1],) * 2)
-    are_equal = left is right
-    _module("inner", _INNER, left.dtype).inner(left, right, out, int(are_equal))
-    if are_equal:
-        return np.triu(out) + np.triu(out, 1).T
+    _module("inner", _INNER, left.dtype).inner(left, right, out, int(left is right))
     return out
 
 

@@ -126,14 +126,32 @@ def draw_half_cauchy(precision: Float64, scale: float, rng: np.random.Generator)
     return GammaPrior(0.5, rng.standard_exponential(len(precision)) / (scale**-2 + precision))
 
 
-def draw_scale(precision: Float64, scales: Float64, rng: np.random.Generator) -> float:
-    """Draw the common scale A of half-Cauchy priors of sds lambda_k^-1/2, given lambda, (K,).
+class Scales(NamedTuple):
+    """Values of a common scale A of half-Cauchy priors, equally likely a priori.
 
-    A is one of `scales`, which are equally likely a priori: its density is proportional to
-    prod_k A / (A^2 + 1 / lambda_k).
+    Attributes
+    ----------
+    values : (G,) float64
+    logs, squares : (G, 1) float64
+        Their logarithms and squares, which are the same in every sweep.
     """
-    logs = np.log(scales[:, None]) - np.log(scales[:, None] ** 2 + 1 / precision)
-    return draw_from(scales, logs.sum(axis=1), rng)
+
+    values: Float64
+    logs: Float64
+    squares: Float64
+
+    @classmethod
+    def of(cls, values: Float64) -> Scales:
+        """Scales with these values."""
+        return cls(values, np.log(values[:, None]), values[:, None] ** 2)
+
+    def draw(self, precision: Float64, rng: np.random.Generator) -> float:
+        """Draw A, given the precisions lambda, (K,), of sds lambda_k^-1/2.
+
+        Its density is proportional to prod_k A / (A^2 + 1 / lambda_k).
+        """
+        logs = self.logs - np.log(self.squares + 1 / precision)
+        return draw_from(self.values, np.add.reduce(logs, axis=1), rng)
 
 
 def draw_from(values: Float64, log_density: Float64, rng: np.random.Generator) -> float:
@@ -141,8 +159,9 @@ def draw_from(values: Float64, log_density: Float64, rng: np.random.Generator) -
 
     The result is that of ``rng.choice``, whose checks take longer than the draw.
     """
-    weights = np.exp(log_density - log_density.max())
-    cumulative = np.cumsum(weights / weights.sum())
+    # the functions of arrays, such as `max`, call these, and take twice as long for a few values
+    weights = np.exp(log_density - np.maximum.reduce(log_density))
+    cumulative = np.add.accumulate(weights / np.add.reduce(weights))
     if isnan(cumulative[-1]):
         raise ValueError("a probability is not a number")
     cumulative /= cumulative[-1]

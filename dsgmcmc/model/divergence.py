@@ -49,7 +49,7 @@ def _describe(
     """Yield what is out of bounds among the rows of blocks."""
     theta = np.concatenate([block[position] for block in blocks])
     squares = np.einsum("ij,ij->i", theta, theta)
-    worst = squares.max() / theta.shape[1]  # NaN if an element is NaN
+    worst = np.maximum.reduce(squares) / theta.shape[1]  # NaN if an element is NaN
     if not worst <= largest:
         yield f"has a row of mean square {worst:.3g}"
     for name in drawn:
@@ -81,7 +81,10 @@ def _are_sound(elements: list[Float64], least: float) -> bool:
     if not elements:
         return True
     joined = np.concatenate(elements)
-    return bool(joined.size == 0 or (joined.min() >= least and joined.max() <= MAX_FINITE))
+    if joined.size == 0:
+        return True
+    is_sound = np.minimum.reduce(joined) >= least and np.maximum.reduce(joined) <= MAX_FINITE
+    return bool(is_sound)
 
 
 def _elements(quantity: Quantity, value: Float64) -> Float64:

@@ -150,11 +150,7 @@ class RowSums:
             In the layout of `dsgmcmc.kernels.normal_rows`; valid until the next call.
         """
         sums = self._zeros(factor)
-        for block, array in zip(sums.rows.blocks, sums.parts, strict=True):
-            block.arrays[STATISTICS] = array
         self._add_statistics(factor, position, sums)
-        for block in sums.rows.blocks:
-            del block.arrays[STATISTICS]
         background = self._likelihood.background
         if background is not None:
             gram = background.gram(self._circulation, position, factor)
@@ -178,6 +174,8 @@ class RowSums:
                             self._root(block)
                 add_outer_products(sums.calls, sums.rows.dimension, rank=rank)
             return
+        for block, array in zip(sums.rows.blocks, sums.parts, strict=True):
+            block.arrays[STATISTICS] = array
         roots: dict[int, Float32] = {}
         cells = []
         for cell in self._statistics_tour(factor, position):
@@ -194,6 +192,8 @@ class RowSums:
                     by_rating=weighted is not None,
                 )
             self._timers.leave("gradient", begin)
+        for block in sums.rows.blocks:
+            del block.arrays[STATISTICS]
         if cells:
             sums.source = source
             sums.cells = cells
@@ -235,10 +235,13 @@ class RowSums:
     def _root(self, block: ParameterBlock) -> Float32:
         """Square roots of a block's noise scales, (n,), in memory that later calls use again."""
         key = block.factor, block.index
+        scale = self._likelihood.noise_scale(block)
         root = self._roots.get(key)
         if root is None:
             root = self._roots[key] = np.empty(len(block.counts), np.float32)
-        return np.sqrt(self._likelihood.noise_scale(block), out=root)
+        elif scale is block.ones:
+            return root
+        return np.sqrt(scale, out=root)
 
     def _zeros(self, factor: Factor) -> _Statistics:
         """Return statistics of a factor's rows, set to zero, in memory that is used again.

@@ -371,7 +371,7 @@ class FactorTarget(Target):
                     likelihood.keep_errors(block, of_block)
                 errors = scales * errors
             for number, (_, of_block) in enumerate(rows.by_block(errors)):
-                self.noise.squared_error[number, 0] = of_block.sum()
+                self.noise.squared_error[number, 0] = np.add.reduce(of_block)
 
     @override
     def momenta(self, field: str, turned: bool) -> dict[str, Momenta]:
@@ -430,7 +430,8 @@ class FactorTarget(Target):
         if context.is_due():
             self.draw_shared(context)
         with self.states.first_for_all() as position:
-            context = context._replace(position=position)
+            if position != context.position:
+                context = context._replace(position=position)
             for part in self.parts:
                 if not (part.has_effects or part.draws_ratings):
                     part.draw(context)
@@ -445,10 +446,20 @@ class FactorTarget(Target):
         """Draw the shared parameters of every state. Collective."""
         rng = context.stream.generator(Purpose.HYPERPARAMETERS)
         for position in self.states.each():
-            self._draw_shared_of_state(context._replace(position=position), rng)
+            self._draw_shared_of_state(position, context, rng)
 
-    def _draw_shared_of_state(self, context: DrawContext, rng: np.random.Generator) -> None:
+    def _draw_shared_of_state(
+        self, position: str, context: DrawContext, rng: np.random.Generator
+    ) -> None:
         """Draw the shared parameters, from sums that are added in one message. Collective."""
+        terms: dict[Factor, PrecisionTerms] = {}
+        for part in self.parts:
+            terms |= part.precision_terms()
+        context = context._replace(
+            position=position,
+            terms=terms,
+            precision_limit=precision_limit(self.circulation, self.likelihood.factors),
+        )
         partials: dict[str, Float64] = {}
         drawn_parts = []
         for part in self.parts:
@@ -459,13 +470,6 @@ class FactorTarget(Target):
         if not drawn_parts:
             return
 
-        terms: dict[Factor, PrecisionTerms] = {}
-        for part in self.parts:
-            terms |= part.precision_terms()
-        context = context._replace(
-            terms=terms,
-            precision_limit=precision_limit(self.circulation, self.likelihood.factors),
-        )
         replicated = [parameters for part in drawn_parts for parameters in part.replicated]
         before = arrays_of(replicated)
 

@@ -345,16 +345,24 @@ class Ring:
         """
         shapes = {name: array.shape[1:] for name, array in partials.items()}
         result_shapes = result or shapes
+        finished: list[Named] = []
 
         def packed(total: Float64) -> Float64:
             if finish is None:
                 return total
-            return pack(finish(unpack(total, shapes)), result_shapes)
+            drawn = finish(unpack(total, shapes))
+            if self.size == 1:  # the result is not sent
+                finished.append(drawn)
+                return total
+            return pack(drawn, result_shapes)
 
         flat = [array.reshape(len(array), -1) for array in partials.values()]
         rows = np.concatenate(flat, axis=1, dtype=np.float64)
         width = sum(map(prod, result_shapes.values()))
-        return unpack(self.reduce(rows, packed, width), result_shapes)
+        total = self.reduce(rows, packed, width)
+        if finished:
+            return {name: np.asarray(array, np.float64) for name, array in finished[0].items()}
+        return unpack(total, result_shapes)
 
     # ------------------------------------------------------------------ agreement
 

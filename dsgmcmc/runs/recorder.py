@@ -129,8 +129,9 @@ class DrawRecorder:
         parameters = self.target.parameters()
         self._note(draw, parameters)
         blocks = self._read_blocks(position, is_saved)
+        values = draw._asdict()
         for batch in self._batches:
-            COUNT_DRAW.apply(batch, draw._asdict())
+            COUNT_DRAW.apply(batch, values)
         if is_saved:
             if self._at_root:
                 for name, value in parameters.items():

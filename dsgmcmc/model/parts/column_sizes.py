@@ -21,8 +21,8 @@ import numpy as np
 from numpy.random import Generator
 
 from dsgmcmc.kernels.products import inner
-from dsgmcmc.model import conjugate
 from dsgmcmc.model.circulation import RatingsCell
+from dsgmcmc.model.conjugate import Scales
 from dsgmcmc.model.parts.base import DrawContext
 from dsgmcmc.types import Factor, Float64, Purpose
 
@@ -39,7 +39,7 @@ def move_column_sizes(
     precision: Mapping[Factor, Float64],
     *,
     rank: int,
-    scales: Float64,
+    scales: Scales,
 ) -> None:
     """Multiply columns of both factors, their means and standard deviations. Collective.
 
@@ -50,8 +50,8 @@ def move_column_sizes(
         Means and precisions of the rows' priors, which are changed.
     rank : int
         K.
-    scales : (G,) float64
-        Values of the common scale A, equally likely a priori.
+    scales : Scales
+        Values of the common scale A.
     """
     circulation = context.circulation
 
@@ -64,7 +64,7 @@ def move_column_sizes(
         drawn = {}
         for factor in Factor:
             sds = precision[factor][:rank] ** -0.5
-            scale = conjugate.draw_scale(sds**-2, scales, rng)
+            scale = scales.draw(sds**-2, rng)
             c = draw_multipliers(gram, moment, sds=sds, scale=scale, rng=rng)
             gram = gram * np.outer(c, c)
             moment = moment * c
@@ -121,7 +121,6 @@ def _sums_of_cell(cell: RatingsCell, context: DrawContext) -> Float64:
     column_bias = h[:, k:].sum(axis=1)
     row_root = np.sqrt(law.noise_scale(cell.row))
     column_root = np.sqrt(law.noise_scale(cell.column))
-    is_shared = bool((row_root == 1).all() and (column_root == 1).all())
     total = np.zeros((k + 1, k + 1))
     for start in range(0, len(values), SLAB):
         slab = slice(start, start + SLAB)
@@ -130,7 +129,7 @@ def _sums_of_cell(cell: RatingsCell, context: DrawContext) -> Float64:
         v = np.empty((len(i), k + 1), np.float32)
         np.multiply(np.take(w, i, axis=0)[:, :k], np.take(h, j, axis=0)[:, :k], out=v[:, :k])
         v[:, k] = values[slab] - row_bias[i] - column_bias[j]
-        if not is_shared:
+        if law.heteroscedastic:
             v *= (row_root[i] * column_root[j])[:, None]
         if ratings.weights is not None:
             v *= np.sqrt(ratings.weights[slab])[:, None]

@@ -251,7 +251,7 @@ class RowPriors(Part[RowSettings]):
         self.precision_prior = conjugate.PUBLISHED_PRIOR
         self.bias_prior = conjugate.PUBLISHED_PRIOR
         variance = self.width / start_precision(self.rank)
-        self.scales = sqrt(variance) * COMMON_SCALES
+        self.scales = conjugate.Scales.of(sqrt(variance) * COMMON_SCALES)
         if self.standardised:
             self.precision_prior = conjugate.with_mean_variance(variance)
             self.bias_prior = conjugate.with_mean_variance(self.width * 0.125)
@@ -430,7 +430,7 @@ class RowPriors(Part[RowSettings]):
                 prior = self.precision_prior
                 if self.prior == "half-cauchy":
                     current = self.parameters.precision[factor][: self.rank]
-                    scale = conjugate.draw_scale(current, self.scales, rng)
+                    scale = self.scales.draw(current, rng)
                     prior = conjugate.draw_half_cauchy(current, scale, rng)
                 mean, precision = self._draw_diagonal(moments, prior, terms, rng)
             self.parameters.mean[factor] = mean

@@ -9,10 +9,10 @@ from scipy import stats
 from support import Model, factor_target
 
 from dsgmcmc.model.conjugate import (
+    Scales,
     draw_from,
     draw_half_cauchy,
     draw_normal_gamma,
-    draw_scale,
     draw_wishart,
 )
 from dsgmcmc.model.parts.base import NO_TERMS
@@ -141,7 +141,7 @@ def test_the_common_scale_of_columns_has_the_posterior_of_their_densities() -> N
     scales = np.array([0.01, 0.05, 0.2, 1.0])
     density = stats.halfcauchy.pdf(sds, scale=scales[:, None]).prod(axis=1)
     rng = np.random.default_rng(1)
-    draws = [draw_scale(sds**-2, scales, rng) for _ in range(10_000)]
+    draws = [Scales.of(scales).draw(sds**-2, rng) for _ in range(10_000)]
     found = np.mean(np.equal.outer(draws, scales), axis=0)
     assert found == pytest.approx(density / density.sum(), abs=0.02)
 
