@@ -27,7 +27,7 @@ from dsgmcmc.errors import (
     is_of_disk,
     settings_written,
 )
-from dsgmcmc.parallel.comm import is_first
+from dsgmcmc.parallel.launcher import is_first
 from dsgmcmc.terminal import complain, log, say
 
 #: Base class of the errors that typer raises for a wrong command line; typer does not export it.

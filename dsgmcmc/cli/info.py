@@ -287,7 +287,7 @@ def doctor(
     Under a launcher, as in `srun --mpi=pmix -n 2 dsgmcmc doctor`, its processes are tried.
     """
     from dsgmcmc.doctor import compile_kernels, examine
-    from dsgmcmc.parallel.comm import is_first
+    from dsgmcmc.parallel.launcher import is_first
 
     first = is_first()
     checks = examine(launch)

@@ -27,6 +27,7 @@ from dsgmcmc.errors import (
     is_of_disk,
 )
 from dsgmcmc.parallel.alone import Alone
+from dsgmcmc.parallel.launcher import LAUNCHERS, PMIX_RANK, SLURM_STEP, is_first
 from dsgmcmc.parallel.machine import within_quota
 from dsgmcmc.terminal import complain, say
 
@@ -37,18 +38,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: Variable for the number of tasks of a Slurm step. A batch script is in no step, whatever the
-#: number of its tasks.
-SLURM_STEP = "SLURM_STEP_NUM_TASKS"
-#: Environment variables in which launchers pass the number of processes, each with the variable for
-#: the rank of this process.
-LAUNCHERS = {
-    "OMPI_COMM_WORLD_SIZE": "OMPI_COMM_WORLD_RANK",
-    "PMI_SIZE": "PMI_RANK",
-    SLURM_STEP: "SLURM_PROCID",
-}
-#: Variable for the rank alone, which all launchers with PMIx set.
-PMIX_RANK = "PMIX_RANK"
 #: Environment variables that set the number of threads of numerical libraries.
 THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
@@ -103,12 +92,6 @@ def on_one_host() -> bool:
 def without_launcher() -> bool:
     """Whether it is certain that no launcher started this process; needs no MPI."""
     return not any(name in os.environ for name in (*LAUNCHERS, PMIX_RANK))
-
-
-def is_first() -> bool:
-    """Whether this process is the first one of its innermost launcher; needs no MPI."""
-    ranks = (os.environ.get(name) for name in (*LAUNCHERS.values(), PMIX_RANK))
-    return next(filter(None, ranks), "0") == "0"
 
 
 class _Launch(NamedTuple):

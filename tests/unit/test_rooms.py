@@ -19,7 +19,7 @@ FILES = {str(path.relative_to(PACKAGE)): path for path in sorted(PACKAGE.rglob("
 #: A folder or a module in a room may have a floor of its own.
 ORDER = (
     "errors types terminal _version",
-    "settings orientation",
+    "settings orientation parallel/launcher",
     "kernels/compiling parallel",
     "kernels/philox",
     "kernels/formulas",

@@ -40,6 +40,7 @@ from typing import IO
 
 from dsgmcmc.errors import naming
 from dsgmcmc.kernels.compiling.native import Kernel, MachineCode, from_json
+from dsgmcmc.parallel.launcher import is_first
 from dsgmcmc.terminal import log
 
 _HEADER = """\
@@ -234,23 +235,36 @@ def _one_compiles(folder: Path, compiled: str) -> Iterator[None]:
         yield
         return
     stored = folder.parent / "seconds"
-    _announce(stored)
+    if is_first():
+        _announce(stored)
     with contextlib.ExitStack() as held:
         with contextlib.suppress(OSError):
             _wait_for_lock(held.enter_context((folder / "lock").open("wb")))
+        if any(folder.rglob(compiled)):  # another process has compiled it
+            yield
+            return
         begin = time.perf_counter()
         yield
         _SECONDS.append(time.perf_counter() - begin)
-    with contextlib.suppress(OSError):
-        stored.write_text(f"{sum(_SECONDS):.1f}")
+    if sum(_SECONDS) > _longest(stored):
+        with contextlib.suppress(OSError):
+            stored.write_text(f"{sum(_SECONDS):.1f}")
+
+
+def _longest(stored: Path) -> float:
+    """Return the most seconds in which a process compiled modules; 0 if none has."""
+    with contextlib.suppress(OSError, ValueError):
+        return float(stored.read_text())
+    return 0.0
 
 
 @functools.cache
 def _announce(stored: Path) -> None:
-    """Log once that this process compiles, and how long that took in the last one that did."""
+    """Log once that this process compiles, or waits for one that does, and how long that takes."""
     took = "it takes about 10 s"
-    with contextlib.suppress(OSError, ValueError):
-        took = f"it took {float(stored.read_text()):.0f} s last time"
+    longest = _longest(stored)
+    if longest:
+        took = f"it took {longest:.0f} s at most so far"
     log.info("compiling kernels for this processor, once (%s)", took)
 
 

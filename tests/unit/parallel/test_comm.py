@@ -5,13 +5,14 @@ import os
 import pytest
 
 from dsgmcmc.parallel import comm
+from dsgmcmc.parallel.launcher import LAUNCHERS
 
 
 @pytest.fixture(autouse=True)
 def without_variables_of_launchers(monkeypatch: pytest.MonkeyPatch) -> None:
     """The tests set the variables that they need."""
     for name in (
-        *comm.LAUNCHERS,
+        *LAUNCHERS,
         "OMPI_COMM_WORLD_LOCAL_SIZE",
         "PMIX_RANK",
         comm.TRANSPORT_VARIABLE,
