@@ -126,9 +126,14 @@ def _sums_of_cell(cell: RatingsCell, context: DrawContext) -> Float64:
         slab = slice(start, start + SLAB)
         i = rows[slab]
         j = ratings.indices[slab]
-        v = np.empty((len(i), k + 1), np.float32)
-        np.multiply(np.take(w, i, axis=0)[:, :k], np.take(h, j, axis=0)[:, :k], out=v[:, :k])
-        v[:, k] = values[slab] - row_bias[i] - column_bias[j]
+        # of whole rows: NumPy multiplies parts of rows in five times the time
+        v = np.take(w, i, axis=0)
+        v *= np.take(h, j, axis=0)
+        y = values[slab] - row_bias[i] - column_bias[j]
+        if law.biases:
+            v[:, k] = y
+        else:
+            v = np.column_stack([v, y])
         if law.heteroscedastic:
             v *= (row_root[i] * column_root[j])[:, None]
         if ratings.weights is not None:
