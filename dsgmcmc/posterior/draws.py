@@ -40,7 +40,7 @@ class RowsAtDraw(NamedTuple):
     noise : (n,) float
         1 / g for each row; for ordinal ratings 1 / s, where s is the scale of the row.
     spread_of : (n,) int64
-        Position of the covariance of each row; -1 for a row that was sampled.
+        Position of the covariance of each row; -1 for a row that was sampled, or drawn.
     covariance : (m, D, D) float64
     parameters : (n, p) float64 or None
         Parameters of the likelihood for each row, if users, or items, have their own.
@@ -52,22 +52,9 @@ class RowsAtDraw(NamedTuple):
     covariance: Float64
     parameters: Float64 | None = None
 
-    def at(self, chosen: Array) -> RowsAtDraw:
-        """Return the rows at some positions, if every row has a covariance."""
-        parameters = self.parameters
-        if parameters is not None:
-            parameters = parameters[chosen]
-        return RowsAtDraw(
-            mean=self.mean[chosen],
-            noise=self.noise[chosen],
-            spread_of=np.arange(len(chosen)),
-            covariance=self.covariance[self.spread_of[chosen]],
-            parameters=parameters,
-        )
-
     @property
     def uncertain(self) -> Int64:
-        """Positions of the rows that were not sampled."""
+        """Positions of the rows that have a covariance."""
         return np.flatnonzero(self.spread_of >= 0)
 
     def drawn(self, generators: list[Generator]) -> Float32:

@@ -8,11 +8,11 @@ methods belong to the class; `dsgmcmc.model.likelihoods.base.Law` adds what a ch
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from math import inf
 from typing import Any, ClassVar
 
-from dsgmcmc.model.likelihoods.own_prior import OwnPrior
+from dsgmcmc.model.likelihoods.own_prior import Expansion, OwnPrior
 from dsgmcmc.model.predictive.base import Moments, Predictive, PredictorDraws
 from dsgmcmc.model.predictive.steps import LogisticSteps
 from dsgmcmc.model.quantity import SavedDraw
@@ -45,6 +45,11 @@ class Observation(ABC):
     #: Name of the quantity of rows that stands in for `parameters_of`, for users or items that have
     #: it; empty if none can have it.
     row_parameters: ClassVar[str] = ""
+    #: The function f(x, eta, scale, parameters, moves) that expands the log densities of the same n
+    #: ratings in several rows; None lets differences be taken. x is (n,), eta and scale are (rows,
+    #: n), parameters (rows, m) or (rows, n, m); `moves` are derivatives of every row's log scale
+    #: and parameters, in each of its coordinates.
+    expansion: ClassVar[Callable[..., Expansion] | None] = None
 
     # ------------------------------------------------------------------ possible ratings
 

@@ -32,6 +32,33 @@ class OwnParameters(NamedTuple):
     parameters: Float64 | None
 
 
+class Expansion(NamedTuple):
+    """Log densities of n ratings of rows, and their derivatives.
+
+    They are derivatives in the predictor of each rating, and in the m coordinates of each row.
+
+    Attributes
+    ----------
+    log_density : (rows,) float64
+        Sum over the ratings.
+    slope, curvature : (rows, n) float64
+        First and minus second derivatives in the predictors.
+    crossed : (m, rows, n) float64
+        Minus mixed second derivatives.
+    own_slope : (rows, m) float64
+        Sums over the ratings of first derivatives in the coordinates.
+    own_curvature : (rows, m, m) float64
+        Sums of minus second ones.
+    """
+
+    log_density: Float64
+    slope: Float64
+    curvature: Float64
+    crossed: Float64
+    own_slope: Float64
+    own_curvature: Float64
+
+
 @dataclass(frozen=True)
 class OwnPrior:
     """Prior of the noise scales of rows, if they have any.

@@ -16,7 +16,7 @@ g is drawn with theta integrated out (docs/model.md): SSE is that at the mean, a
 deviation of the mean from m, in units of Lambda^-1, is added to tau SSE. Values that are known
 only by bounds are also drawn in turns. Unknown effects of time are independent between ratings.
 Under likelihoods that are not conditionally normal, rows are drawn
-(`dsgmcmc.posterior.rows.slice_sampling`). docs/serving.md says what happens
+(`dsgmcmc.posterior.rows.drawn_rows`). docs/serving.md says what happens
 to rows that the run knows.
 """
 
@@ -43,9 +43,9 @@ from dsgmcmc.model.rounding import truncated_gamma
 from dsgmcmc.posterior.draws import OTHER, Draw, RowsAtDraw
 from dsgmcmc.posterior.index import SIDE_OF, Vocabulary, unknown_names
 from dsgmcmc.posterior.levels import refuse_absent_levels, refuse_items_with_absent_levels
+from dsgmcmc.posterior.rows.drawn_rows import RatedRow, RatedRows, draw_rows
 from dsgmcmc.posterior.rows.name_features import name_features_of
 from dsgmcmc.posterior.rows.new_ratings import NewRatings, joined_bounds
-from dsgmcmc.posterior.rows.slice_sampling import RatedRow, RatedRows, draw_rows
 from dsgmcmc.posterior.run import Run, once
 from dsgmcmc.ratings.file import Ratings
 from dsgmcmc.ratings.format import SLAB, row_slabs
@@ -398,7 +398,7 @@ class FoldIn:
         return others[reaches(self._ratings[of_row], bound)]
 
     def rows(self, position: int, chosen: Array) -> RowsAtDraw:
-        """Return the distributions of new rows at a saved draw; every row has a covariance.
+        """Return the distributions of new rows at a saved draw; rows that are drawn are numbers.
 
         A row is solved when it is first named, and kept. It depends neither on other rows nor on
         what was asked before, because its random numbers are its own.
@@ -419,18 +419,18 @@ class FoldIn:
                 rows.covariance[index] = of_row.covariance
             else:
                 of_row = self._drawn(k)[position]
-                rows.covariance[index] = 0.0
+                rows.spread_of[index] = -1
             rows.mean[index] = of_row.mean
             rows.noise[index] = of_row.noise
             if rows.parameters is not None:
                 rows.parameters[index] = of_row.parameters
         if self._seed is None:
             return rows
-        mean = np.empty_like(rows.mean)
-        for index, k in enumerate(chosen.tolist()):
-            rng = np.random.default_rng([*self._seed, self._number(k)])
-            mean[index] = rng.multivariate_normal(rows.mean[index], rows.covariance[index])
-        return rows._replace(mean=mean, covariance=np.zeros_like(rows.covariance))
+        for index in rows.uncertain.tolist():
+            rng = np.random.default_rng([*self._seed, self._number(int(chosen[index]))])
+            covariance = rows.covariance[rows.spread_of[index]]
+            rows.mean[index] = rng.multivariate_normal(rows.mean[index], covariance)
+        return rows._replace(spread_of=np.full(len(chosen), -1))
 
     def drawn(self, seed: Sequence[int]) -> FoldIn:
         """Return a copy in which every row is drawn from its distribution by its own numbers."""

@@ -117,7 +117,7 @@ class Rows:
             rows = self._added.rows(position, among_added)
             mean[added] = rows.mean
             noise[added] = rows.noise
-            spread_of[added] = 1 + rows.spread_of
+            spread_of[added] = np.where(rows.spread_of < 0, -1, 1 + rows.spread_of)
             covariance = np.concatenate([covariance, rows.covariance])
             if parameters is not None:
                 parameters[added] = rows.parameters

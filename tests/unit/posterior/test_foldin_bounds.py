@@ -14,7 +14,7 @@ from dsgmcmc.model.likelihoods.own_prior import OwnPrior
 from dsgmcmc.model.likelihoods.student_t import StudentT
 from dsgmcmc.parallel.alone import Alone
 from dsgmcmc.posterior.rows.added import NoiseOfRow, normal_row
-from dsgmcmc.posterior.rows.slice_sampling import RatedRow, RatedRows, draw_rows
+from dsgmcmc.posterior.rows.drawn_rows import RatedRow, RatedRows, draw_rows
 from dsgmcmc.runs.job import Job
 from dsgmcmc.runs.source import RatingsSource
 

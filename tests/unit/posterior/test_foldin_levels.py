@@ -118,7 +118,7 @@ def test_a_drawn_row_has_the_conditional_law(run: Run, entity: str) -> None:
         np.ones(SEEDS * len(OTHERS)),
     )
     law = FoldIn(run, names, repeated).rows(number, np.arange(SEEDS))
-    assert not law.covariance.any()
+    assert not len(law.uncertain)
     drawn = np.column_stack([law.mean, -np.log(law.noise)])
     if law.parameters is not None:
         shared = run.draw(number).shared["thresholds"]

@@ -14,6 +14,7 @@ from typing_extensions import override
 
 from dsgmcmc.kernels.ordinal import END, level_moments, level_probabilities
 from dsgmcmc.model.likelihoods.observation import Observation
+from dsgmcmc.model.likelihoods.ordinal.expansion import expand_levels
 from dsgmcmc.model.likelihoods.ordinal.own_levels import levels_between
 from dsgmcmc.model.likelihoods.ordinal.row_thresholds import CUTS, GapPrior
 from dsgmcmc.model.likelihoods.ordinal.thresholds import coordinates_of
@@ -39,6 +40,7 @@ class LevelObservation(Observation):
     """Distribution of an ordered level given its predictor."""
 
     row_parameters = CUTS
+    expansion = staticmethod(expand_levels)
 
     # ------------------------------------------------------------------ possible ratings
 

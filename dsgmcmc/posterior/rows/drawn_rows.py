@@ -1,19 +1,21 @@
-r"""Draws rows whose distribution given their ratings is not normal, by elliptical slices.
+r"""Draws rows whose distribution given their ratings is not normal, from normal approximations.
 
 The density of a row, with P = Lambda, is proportional to N(theta; m, P^-1) prod_r p(x_r | eta_r)
-with eta = Phi theta + b, where log p is concave in eta. Its normal approximation is N(mode, A^-1)
-with A = P + Phi^T diag(- d^2 log p / d eta^2) Phi at the mode. In the coordinates u with theta =
-mode + L^-T u and A = L L^T, the density is proportional to w(u) N(u; 0, I). An elliptical slice
-leaves this distribution invariant [Murray 2010, figure 2; Nishihara 2014, section 3]. If w is
-nearly constant, every slice is a nearly independent draw.
+with eta = Phi theta + b, where log p is concave in eta. A row's noise scale, and its own parameters
+of the likelihood, have coordinates z ~ N(0, I), which are 0 at the shared values; the density need
+not be concave in z. The normal approximation of v = (theta, z) is N(mode, A^-1), with A = L L^T the
+curvature at the mode. In the coordinates u with v = mode + L^-T u, the density is proportional to
+w(u) N(u; 0, I).
 
-A row's noise scale, and its own parameters of the likelihood, have coordinates z ~ N(0, I), which
-are 0 at the shared values. Slices move v = (theta, z) together, in the coordinates of the normal
-approximation of their joint density; the density need not be concave in z.
+Of `PROPOSALS` draws of u from N(0, I), one is chosen with probability proportional to w [Rubin
+1988]. If the effective number of proposals, (sum w)^2 / sum w^2, is too small, elliptical slices
+follow, which leave w(u) N(u; 0, I) invariant [Murray 2010, figure 2; Nishihara 2014, section 3].
 
 One user (or item) is drawn at all saved draws together, each a row here: what NumPy does for one
 call is done for hundreds of rows.
 
+[Rubin 1988] D. B. Rubin: Using the SIR algorithm to simulate posterior distributions, Bayesian
+Statistics 3.
 [Murray 2010] I. Murray, R. P. Adams, D. J. C. MacKay: Elliptical slice sampling, AISTATS.
 [Nishihara 2014] R. Nishihara, I. Murray, R. P. Adams: Parallel MCMC with generalized elliptical
 slice sampling, JMLR 15.
@@ -32,21 +34,27 @@ import numpy as np
 from numpy.random import Generator
 
 from dsgmcmc.model.likelihoods import Law
-from dsgmcmc.model.likelihoods.own_prior import OwnParameters, OwnPrior
+from dsgmcmc.model.likelihoods.own_prior import Expansion, OwnParameters, OwnPrior
 from dsgmcmc.model.predictive.base import EFFECT_NODES
 from dsgmcmc.ratings.format import known_by_bounds
 from dsgmcmc.types import Array, Float64, Int64
 
-#: Slices, if rows have no other parameters than theta.
-SLICES = 10
-#: Slices, if they have, whose law is further from a normal one.
-JOINT_SLICES = 30
+#: Draws from the normal approximation, of which one is chosen.
+PROPOSALS = 8
+#: Least effective number of proposals; slices follow if it is smaller.
+LEAST_EFFECTIVE = 4.0
+#: Slices that follow.
+SLICES = 30
 #: Shares of the curvature between theta and z that are tried, until it is positive.
 CROSS_SHARES = (1.0, 0.9, 0.5, 0.0)
 #: Largest number of Newton steps to the mode; about five are usual.
 NEWTON_STEPS = 50
-#: Least gain of the log density in a Newton step that is not the last one.
-LEAST_GAIN = 1e-6
+#: Gain of the log density that a Newton step promises, below which it is the last one: w corrects
+#: for what is missing to the mode.
+LEAST_GAIN = 0.03
+#: Ratings from which on the mode is first looked for given every `THINNED`-th of them.
+MANY_RATINGS = 200
+THINNED = 8
 #: Step of the derivatives of the normal approximation; their error does not change the target.
 DIFFERENCE_STEP = 1e-3
 
@@ -106,6 +114,21 @@ class RatedRow(NamedTuple):
         return self._replace(x=x)
 
 
+class Quadratic(NamedTuple):
+    """Minus the log density of every row, up to a constant, and its derivatives.
+
+    Attributes
+    ----------
+    energy : (rows,) float64
+    slope : (rows, D + width) float64
+    curvature : (rows, D + width, D + width) float64
+    """
+
+    energy: Float64
+    slope: Float64
+    curvature: Float64
+
+
 class RatedRows:
     """One row at several draws, each with its own prior and likelihood; all have the same ratings.
 
@@ -124,7 +147,7 @@ class RatedRows:
         self.law = law
         self._prior = priors[0].stacked(priors)
         self.width = self._prior.width
-        self.features = np.array([row.features for row in rows])  # (rows, n, D)
+        self.features = np.array([row.features for row in rows], np.float32)  # (rows, n, D)
         self.offset = np.array([row.offset for row in rows])
         self.x = rows[0].x
         self.scales = np.array([row.scales for row in rows])
@@ -137,15 +160,27 @@ class RatedRows:
         self._bounds = rows[0].bounds
 
     def at(self, positions: Int64) -> RatedRows:
-        """Return the rows at some positions; they have no predictors of their own."""
+        """Return the rows at some positions."""
         if len(positions) == len(self.scales):
             return self
         chosen = copy(self)
-        for name in ("scales", "effects", "centre", "precision"):
+        for name in ("features", "offset", "scales", "effects", "centre", "precision"):
             setattr(chosen, name, getattr(self, name)[positions])
         if self._parameters is not None:
             chosen._parameters = self._parameters[positions]
         chosen._prior = self._prior.select(positions)
+        return chosen
+
+    def thinned(self) -> RatedRows:
+        """Return the rows with every `THINNED`-th of their ratings."""
+        chosen = copy(self)
+        chosen.x = self.x[::THINNED]
+        for name in ("features", "offset", "scales", "effects"):
+            setattr(chosen, name, getattr(self, name)[:, ::THINNED])
+        if self._parameters is not None and self._parameters.ndim == 3:
+            chosen._parameters = self._parameters[:, ::THINNED]
+        if self._bounds is not None:
+            chosen._bounds = self._bounds[::THINNED]
         return chosen
 
     def own(self, z: Float64) -> OwnParameters:
@@ -154,6 +189,7 @@ class RatedRows:
 
     def predictors(self, theta: Float64) -> Float64:
         """Return eta, (rows, n), of every row's ratings, given theta of every row, (rows, D)."""
+        theta = theta.astype(np.float32)
         eta: Float64 = (self.features @ theta[:, :, np.newaxis])[:, :, 0] + self.offset
         return eta
 
@@ -208,71 +244,98 @@ class RatedRows:
         width = self.centre.shape[1]
         return v[:, :width], v[:, width:]
 
-    def slope_and_curvature(self, v: Float64) -> tuple[Float64, Float64]:
-        """Return the derivatives of `energy`, by central differences.
+    def expand(self, v: Float64) -> Quadratic:
+        """Return `energy` and its derivatives at v.
 
         The curvature of the likelihood is made positive: of a rating in its predictor, and of all
         ratings in z.
-
-        Returns
-        -------
-        slope : (rows, D + width) float64
-        curvature : (rows, D + width, D + width) float64
         """
         theta, z = self.split(v)
-        eta = self.predictors(theta)
-        slopes, curvatures = self._of_predictors(eta, z)
-        slope = v.copy()
-        slope[:, : theta.shape[1]] = (self.precision @ (theta - self.centre)[..., np.newaxis])[
-            ..., 0
-        ] - (slopes[:, np.newaxis] @ self.features)[:, 0]
-        curvature = np.zeros((*v.shape, v.shape[1]))
-        of_theta = slice(0, theta.shape[1])
-        of_z = slice(theta.shape[1], None)
-        weighted = self.features * np.maximum(curvatures, 0.0)[..., np.newaxis]
-        curvature[:, of_theta, of_theta] = (
-            self.precision + weighted.transpose(0, 2, 1) @ self.features
+        expansion = self._expansion(self.predictors(theta), z)
+        deviation = theta - self.centre
+        pull = (self.precision @ deviation[..., np.newaxis])[..., 0]
+        energy = (z**2).sum(axis=1) / 2 + (pull * deviation).sum(axis=1) / 2
+        slope = np.concatenate(
+            [pull - self._summed(expansion.slope), z - expansion.own_slope], axis=1
         )
-        if not self.width:
-            return slope, curvature
-        of_likelihood = np.empty((len(v), self.width, self.width))
+        width = theta.shape[1]
+        curvature = np.empty((*v.shape, v.shape[1]))
+        weights = np.maximum(expansion.curvature, 0.0).astype(np.float32)
+        weighted = self.features * weights[..., np.newaxis]
+        curvature[:, :width, :width] = self.precision + weighted.transpose(0, 2, 1) @ self.features
         for k in range(self.width):
-            step = np.zeros(self.width)
-            step[k] = DIFFERENCE_STEP
-            above = self._of_predictors(eta, z + step)[0]
-            below = self._of_predictors(eta, z - step)[0]
-            mixed = (above - below) / (2 * DIFFERENCE_STEP)
-            crossed = -(mixed[:, np.newaxis] @ self.features)[:, 0]
-            curvature[:, of_theta, theta.shape[1] + k] = crossed
-            curvature[:, theta.shape[1] + k, of_theta] = crossed
-            of_likelihood[:, k] = (
-                self._slope_in_z(eta, z + step) - self._slope_in_z(eta, z - step)
-            ) / (2 * DIFFERENCE_STEP)
-        slope[:, of_z] -= self._slope_in_z(eta, z)
-        values, vectors = np.linalg.eigh(-(of_likelihood + of_likelihood.transpose(0, 2, 1)) / 2)
+            crossed = self._summed(expansion.crossed[k])
+            curvature[:, :width, width + k] = crossed
+            curvature[:, width + k, :width] = crossed
+        values, vectors = np.linalg.eigh(expansion.own_curvature)
         positive = (vectors * np.maximum(values, 0.0)[:, np.newaxis]) @ vectors.transpose(0, 2, 1)
-        curvature[:, of_z, of_z] = np.eye(self.width) + positive
-        return slope, curvature
+        curvature[:, width:, width:] = np.eye(self.width) + positive
+        return Quadratic(energy - expansion.log_density, slope, curvature)
 
-    def _of_predictors(self, eta: Float64, z: Float64) -> tuple[Float64, Float64]:
-        """Return first and minus second derivatives of log densities in predictors, (rows, n)."""
+    def _summed(self, of_ratings: Float64) -> Float64:
+        """Return the sums of numbers of ratings, (rows, n), times their features, (rows, D)."""
+        weights = of_ratings.astype(np.float32)
+        sums: Float64 = (weights[:, np.newaxis] @ self.features)[:, 0].astype(np.float64)
+        return sums
+
+    def _expansion(self, eta: Float64, z: Float64) -> Expansion:
+        """Return the log densities of ratings, and their derivatives in predictors and in z.
+
+        They are the likelihood's own if it has some, and otherwise central differences.
+        """
+        expand = self.law.expansion
+        if expand is None or self._bounds is not None or self.effects.any():
+            return self._differences(eta, z)
         own = self.own(z)
-        above = self.log_density(eta + DIFFERENCE_STEP, own)
-        there = self.log_density(eta, own)
-        below = self.log_density(eta - DIFFERENCE_STEP, own)
-        curvatures = (2 * there - above - below) / DIFFERENCE_STEP**2
-        return (above - below) / (2 * DIFFERENCE_STEP), curvatures
+        parameters = own.parameters
+        if parameters is None:
+            parameters = self._parameters
+        scales = own.scale[:, np.newaxis] * self.scales
+        return expand(self.x, eta, scales, parameters, moves=self._moves(z))
 
-    def _slope_in_z(self, eta: Float64, z: Float64) -> Float64:
-        """Return the derivatives of the log likelihood in z, (rows, width)."""
-        slope = np.empty_like(z)
-        for k in range(self.width):
-            step = np.zeros(self.width)
-            step[k] = DIFFERENCE_STEP
-            above = self.log_likelihood(eta, self.own(z + step))
-            below = self.log_likelihood(eta, self.own(z - step))
-            slope[:, k] = (above - below) / (2 * DIFFERENCE_STEP)
-        return slope
+    def _moves(self, z: Float64) -> list[OwnParameters]:
+        """Return the derivatives of log scales and of parameters in every coordinate."""
+        moves = []
+        for step in DIFFERENCE_STEP * np.eye(self.width):
+            above = self.own(z + step)
+            below = self.own(z - step)
+            parameters = None
+            if above.parameters is not None and below.parameters is not None:
+                parameters = (above.parameters - below.parameters) / (2 * DIFFERENCE_STEP)
+            log_scale = np.log(above.scale / below.scale) / (2 * DIFFERENCE_STEP)
+            moves.append(OwnParameters(log_scale, parameters))
+        return moves
+
+    def _differences(self, eta: Float64, z: Float64) -> Expansion:
+        """Return what `_expansion` does, by central differences."""
+        n = 1 + self.width
+        steps = DIFFERENCE_STEP * np.eye(n)
+
+        def both(step: Float64) -> tuple[Float64, Float64]:
+            above = self.log_density(eta + step[0], self.own(z + step[1:]))
+            below = self.log_density(eta - step[0], self.own(z - step[1:]))
+            return above - below, above + below
+
+        there = self.log_density(eta, self.own(z))
+        slopes = np.empty((n, *eta.shape))
+        sums = np.empty((n, *eta.shape))
+        curvatures = np.empty((n, n, *eta.shape))
+        for i, step in enumerate(steps):
+            slopes[i], sums[i] = both(step)
+            curvatures[i, i] = 2 * there - sums[i]
+            for j in range(i):
+                curvatures[i, j] = (sums[i] + sums[j] - both(step + steps[j])[1]) / 2 - there
+                curvatures[j, i] = curvatures[i, j]
+        slopes /= 2 * DIFFERENCE_STEP
+        curvatures /= DIFFERENCE_STEP**2
+        return Expansion(
+            log_density=there.sum(axis=1),
+            slope=slopes[0],
+            curvature=curvatures[0, 0],
+            crossed=curvatures[0, 1:],
+            own_slope=slopes[1:].sum(axis=2).T,
+            own_curvature=curvatures[1:, 1:].sum(axis=3).transpose(2, 0, 1),
+        )
 
 
 def draw_rows(rated: RatedRows, rng: Generator) -> tuple[Float64, OwnParameters]:
@@ -290,40 +353,47 @@ def draw_rows(rated: RatedRows, rng: Generator) -> tuple[Float64, OwnParameters]
     theta : (rows, D) float64
     own : OwnParameters
     """
-    mode, inverse = laplace(rated)
-    theta_of_mode, _ = rated.split(mode)
-    eta_of_mode = rated.predictors(theta_of_mode)
-    n_own = mode.shape[1]
-
-    def with_predictors(u: Float64) -> Float64:
-        """Return u and what it adds to the predictors, both of which turn together."""
-        theta, _ = rated.split(_back(inverse, u))
-        added = (rated.features @ theta[..., np.newaxis])[..., 0]
-        return np.concatenate([u, added], axis=1)
-
-    def log_weight(moved: Float64, positions: Int64) -> Float64:
-        u = moved[:, :n_own]
-        chosen = rated.at(positions)
-        theta, z = chosen.split(mode[positions] + _back(inverse[positions], u))
-        eta = eta_of_mode[positions] + moved[:, n_own:]
-        log_density = chosen.log_likelihood(eta, chosen.own(z)) + chosen.log_prior(theta)
-        return np.asarray(log_density + ((u**2).sum(axis=1) - (z**2).sum(axis=1)) / 2)
-
-    slices = SLICES
-    if rated.width:
-        slices = JOINT_SLICES
-    moved = with_predictors(rng.standard_normal(mode.shape))
-    for _ in range(slices):
-        other = with_predictors(rng.standard_normal(mode.shape))
-        moved = slice_on_ellipse(moved, other, log_weight, rng)
-    theta, z = rated.split(mode + _back(inverse, moved[:, :n_own]))
+    mode, lower = laplace(rated)
+    transposed = lower.transpose(0, 2, 1)
+    u = rng.standard_normal((*mode.shape, PROPOSALS))
+    moved = np.linalg.solve(transposed, u)
+    log_weight = np.empty((len(mode), PROPOSALS))
+    for k in range(PROPOSALS):
+        log_weight[:, k] = (u[..., k] ** 2).sum(axis=1) / 2
+        log_weight[:, k] -= rated.energy(mode + moved[..., k])
+    weight = np.exp(log_weight - log_weight.max(axis=1, keepdims=True))
+    total = weight.sum(axis=1)
+    level = rng.random(len(mode)) * total
+    chosen = (np.cumsum(weight, axis=1) < level[:, np.newaxis]).sum(axis=1)
+    chosen = np.minimum(chosen, PROPOSALS - 1)
+    rows = np.arange(len(mode))
+    v = mode + moved[rows, :, chosen]
+    poor = np.flatnonzero(total**2 < LEAST_EFFECTIVE * (weight**2).sum(axis=1))
+    if len(poor):
+        v[poor] = move_by_slices(
+            rated.at(poor), mode[poor], lower[poor], u[poor, :, chosen[poor]], rng=rng
+        )
+    theta, z = rated.split(v)
     return theta, rated.own(z)
 
 
-def _back(inverse: Float64, u: Float64) -> Float64:
-    """Return L^-T u of every row, given L^-1, (rows, D, D), and u, (rows, D)."""
-    turned: Float64 = (u[:, np.newaxis, :] @ inverse)[:, 0]
-    return turned
+def move_by_slices(
+    rated: RatedRows, mode: Float64, lower: Float64, u: Float64, *, rng: Generator
+) -> Float64:
+    """Move every row from u, (rows, D + width), by elliptical slices; return v, of this shape."""
+    inverse = np.linalg.inv(lower)
+
+    def back(u: Float64, positions: Int64) -> Float64:
+        """Return v of rows, given their u."""
+        return mode[positions] + (u[:, np.newaxis] @ inverse[positions])[:, 0]
+
+    def log_weight(u: Float64, positions: Int64) -> Float64:
+        energy = rated.at(positions).energy(back(u, positions))
+        return np.asarray((u**2).sum(axis=1) / 2 - energy)
+
+    for _ in range(SLICES):
+        u = slice_on_ellipse(u, rng.standard_normal(u.shape), log_weight, rng)
+    return back(u, np.arange(len(u)))
 
 
 def slice_on_ellipse(
@@ -334,10 +404,9 @@ def slice_on_ellipse(
 ) -> Float64:
     """Move every row of u, (rows, D), so that w(u) N(u; 0, I) is left invariant.
 
-    `other`, (rows, D), is drawn from N(0, I); both may be followed by linear functions of
-    themselves. `log_weight` returns log w of rows, (q,), given their u, (q, D), and their
-    positions, (q,). The rows that are outside their slices try again together [Murray 2010, figure
-    2].
+    `other`, (rows, D), is drawn from N(0, I). `log_weight` returns log w of rows, (q,), given their
+    u, (q, D), and their positions, (q,). The rows that are outside their slices try again together
+    [Murray 2010, figure 2].
     """
     moved = np.empty_like(u)
     left = np.arange(len(u))
@@ -365,30 +434,31 @@ def laplace(rated: RatedRows) -> tuple[Float64, Float64]:
     Returns
     -------
     mode : (rows, D + width) float64
-    inverse : (rows, D + width, D + width) float64
-        L^-1, from the curvature at the mode.
+    lower : (rows, D + width, D + width) float64
+        L, from the curvature before the last step.
     """
     v = np.pad(rated.centre, ((0, 0), (0, rated.width)))
-    energy = rated.energy(v)
+    if len(rated.x) > MANY_RATINGS:
+        v, _ = laplace(rated.thinned())
+    width = rated.centre.shape[1]
+    here = rated.expand(v)
     for _ in range(NEWTON_STEPS):
-        slope, curvature = rated.slope_and_curvature(v)
-        inverse = _inverse_root(curvature, rated.centre.shape[1])
-        step = _back(inverse, (inverse @ slope[..., np.newaxis])[..., 0])
+        curvature, lower = _factored(here.curvature, width)
+        step = np.linalg.solve(curvature, here.slope[..., np.newaxis])[..., 0]
+        if ((here.slope * step).sum(axis=1) < 2 * LEAST_GAIN).all():
+            return v - step, lower
         length = np.ones((len(v), 1))
-        new = rated.energy(v - step)
-        while (worse := ~(new <= energy + LEAST_GAIN) & (length[:, 0] > 1e-6)).any():
+        new = rated.expand(v - step)
+        while (worse := ~(new.energy <= here.energy + LEAST_GAIN) & (length[:, 0] > 1e-6)).any():
             length[worse] /= 2
-            new = rated.energy(v - length * step)
+            new = rated.expand(v - length * step)
         v = v - length * step
-        gain = energy - new
-        energy = new
-        if not (gain > LEAST_GAIN).any():
-            break
-    return v, _inverse_root(rated.slope_and_curvature(v)[1], rated.centre.shape[1])
+        here = new
+    return v, _factored(here.curvature, width)[1]
 
 
-def _inverse_root(curvature: Float64, width: int) -> Float64:
-    """Return L^-1 of curvatures L L^T, (rows, D + m, D + m), of which the first D are of theta.
+def _factored(curvature: Float64, width: int) -> tuple[Float64, Float64]:
+    """Return curvatures, (rows, D + m, D + m), of which the first D are of theta, and their L.
 
     Where they are not positive, those between theta and z are made smaller, for all rows.
     """
@@ -397,5 +467,5 @@ def _inverse_root(curvature: Float64, width: int) -> Float64:
         scaled[:, :width, width:] *= share
         scaled[:, width:, :width] *= share
         with suppress(np.linalg.LinAlgError):
-            return np.linalg.inv(np.linalg.cholesky(scaled))
+            return scaled, np.asarray(np.linalg.cholesky(scaled))
     raise np.linalg.LinAlgError("curvatures are not finite")
