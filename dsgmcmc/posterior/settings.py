@@ -14,7 +14,7 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.settings import Checked, named, setting
 
 #: Rules that rank items.
-By = Literal["likely", "exposure", "mean", "ucb", "lcb", "thompson", "sd"]
+By = Literal["likely", "explore", "exposure", "mean", "ucb", "lcb", "thompson", "sd"]
 #: What is done with unknown users and items of a file.
 Unknown = Literal["refuse", "prior"]
 #: Probability of intervals unless users say another one.
@@ -151,23 +151,30 @@ class RankingOptions(Checked):
 
     top: int = setting("Number of items per user, or of pairs.", 10, short="-n", ge=1)
     by: By = setting(
-        "Rank by likely: whether the user will choose and like an item; exposure: choose it; mean:"
-        " expected rating; ucb, lcb: its confidence bounds; sd: its uncertainty; thompson: a draw.",
+        "Rank by likely: whether the user will choose and like an item; explore: that at one draw;"
+        " exposure: choose it; mean: expected rating; ucb, lcb: its confidence bounds; sd: its"
+        " uncertainty; thompson: a draw.",
         "likely",
     )
     z: float = setting(
         "With ucb and lcb, number of standard deviations between mean and bound.", 1.0, ge=0
     )
     at_least: float | None = setting(
-        "With --by likely, the lowest rating that counts as liked (default: the upper quarter);"
-        " with mean and thompson, rank by the probability of this.",
+        "With --by likely and explore, the lowest rating that counts as liked (default: the upper"
+        " quarter); with mean and thompson, rank by the probability of this.",
         None,
         metavar="RATING",
     )
     exposure: ExposureKind = _exposure()
     clip: bool = _clip(True)
     include_rated: bool = setting("Also recommend items that the user has rated.", False)
-    seed: int | None = setting("Seed for Thompson sampling.", None, shown="random", ge=0)
+    lowest: bool = setting("With mean, ucb, lcb, sd and thompson, list the lowest first.", False)
+    unknown: Unknown = setting(
+        "Refuse unknown users, or give them the list of somebody without ratings.", "refuse"
+    )
+    seed: int | None = setting(
+        "Seed of the draws of thompson and explore.", None, shown="random", ge=0
+    )
 
     @model_validator(mode="after")
     def _check_rule(self) -> RankingOptions:
@@ -175,6 +182,11 @@ class RankingOptions(Checked):
             raise ValueError(
                 f"{named('by')} {self.by} does not use {named('at_least')}: leave it out, or rank"
                 " by mean"
+            )
+        if self.lowest and self.by in ("likely", "explore", "exposure"):
+            raise ValueError(
+                f"{named('by')} {self.by} has no lowest that anybody wants: rank by mean, ucb, lcb,"
+                f" sd or thompson, or leave out {named('lowest')}"
             )
         return self
 

@@ -13,18 +13,28 @@ from dsgmcmc.posterior.cells.predict import Predictor
 from dsgmcmc.posterior.index import refuse_unknown
 from dsgmcmc.posterior.joined import open_runs
 from dsgmcmc.posterior.rated import Rated, read_rated
-from dsgmcmc.posterior.rows.added import FoldIn, fold_in, fold_in_parts, index_with
+from dsgmcmc.posterior.rows.added import FoldIn, fold_in, fold_in_parts, index_with, number_of_users
 from dsgmcmc.posterior.rows.new_ratings import NewRatings
 from dsgmcmc.posterior.run import Run
-from dsgmcmc.posterior.settings import PredictOptions
+from dsgmcmc.posterior.settings import PredictOptions, Unknown
 from dsgmcmc.types import Array, Int32
 
 
 class UsersByRow(NamedTuple):
-    """Users by row, (n,), and the rows that were folded in, which follow those of the run."""
+    """Users by row, (n,).
+
+    Attributes
+    ----------
+    rows : (n,) int32
+    newcomers : FoldIn or None
+        The rows that were folded in, which follow those of the run.
+    unknown : list
+        Names of users of whom nothing is known, whose rows follow these.
+    """
 
     rows: Int32
     newcomers: FoldIn | None
+    unknown: list[Any] = []  # noqa: RUF012 (of a NamedTuple)
 
 
 class FittedRows:
@@ -72,16 +82,20 @@ class FittedRows:
             self._predictors[options] = Predictor(self.run, options, self.newcomers)
         return self._predictors[options]
 
-    def users(self, names: list[Any]) -> UsersByRow:
+    def users(self, names: list[Any], unknown: Unknown = "refuse") -> UsersByRow:
         """Return users by name; those that only the parts of their names tell are folded in.
 
-        Raises InputError if a user is unknown.
+        Raises InputError if a user is unknown, unless `unknown` is "prior".
         """
         users = self.run.users
         newcomers = fold_in_parts(self.run, names, self.new) or self.newcomers
         rows = index_with(users, names, newcomers)
-        refuse_unknown(users, users.typed(names)[rows < 0])
-        return UsersByRow(rows, newcomers)
+        missing = users.typed(names)[rows < 0]
+        if unknown == "refuse":
+            refuse_unknown(users, missing)
+        first = number_of_users(self.run, newcomers)
+        rows[rows < 0] = first + np.arange(len(missing), dtype=np.int32)
+        return UsersByRow(rows, newcomers, missing.tolist())
 
     def users_at(self, rows: Array) -> UsersByRow:
         """Return users of the run by row; those that were folded in have their new rows."""

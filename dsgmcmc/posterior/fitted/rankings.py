@@ -11,7 +11,7 @@ from dsgmcmc.posterior.index import Vocabulary
 from dsgmcmc.posterior.lists.ranking import Ranking
 from dsgmcmc.posterior.lists.request import Request, joined, lists
 from dsgmcmc.posterior.lists.similar import similar
-from dsgmcmc.posterior.settings import By, ExposureKind
+from dsgmcmc.posterior.settings import By, ExposureKind, Unknown
 from dsgmcmc.types import Array
 
 Names = str | int | Sequence[Any] | Array
@@ -32,6 +32,8 @@ class Rankings(FittedState):
         at_least: float | None = None,
         exposure: ExposureKind = "auto",
         include_rated: bool = False,
+        lowest: bool = False,
+        unknown: Unknown = "refuse",
         candidates: Names | None = None,
         exclude: Names | None = None,
     ) -> Any:
@@ -45,14 +47,15 @@ class Rankings(FittedState):
             with these values are ranked together.
         n : int
             Number of items per user.
-        by : {"likely", "exposure", "mean", "ucb", "lcb", "thompson", "sd"}
+        by : {"likely", "explore", "exposure", "mean", "ucb", "lcb", "thompson", "sd"}
             Rule of `dsgmcmc.posterior.lists.ranking`.
         z : float
             Number of standard deviations between the mean and the bounds of ``ucb`` and ``lcb``.
         seed : int, optional
-            Seed for Thompson sampling; without a seed, every call uses different random numbers.
+            Seed of the draws of ``thompson`` and ``explore``; without a seed, every call uses
+            different random numbers.
         at_least : float, optional
-            With ``likely``, the lowest rating that counts as liked, by default
+            With ``likely`` and ``explore``, the lowest rating that counts as liked, by default
             `dsgmcmc.posterior.lists.liked.liked_from`; with ``mean`` and ``thompson``, rank by the
             probability of a rating of at least this value; other rules do not allow it.
         exposure : {"auto", "rated", "liked"}
@@ -62,6 +65,11 @@ class Rankings(FittedState):
         include_rated : bool
             Whether to recommend also items that the users rated, in training or when they were
             folded in.
+        lowest : bool
+            With ``mean``, ``ucb``, ``lcb``, ``sd`` and ``thompson``, list the lowest scores first.
+        unknown : {"refuse", "prior"}
+            Raise an error for unknown users, or give all of them the list of somebody without
+            ratings, from the prior.
         candidates, exclude : as `users`, optional
             Items that may be recommended (default all), and items that must not be recommended.
 
@@ -86,6 +94,8 @@ class Rankings(FittedState):
             at_least=at_least,
             exposure=exposure,
             include_rated=include_rated,
+            lowest=lowest,
+            unknown=unknown,
         )
         run = self._fitted()
         chosen = users  # of three directions, slices
@@ -108,6 +118,7 @@ class Rankings(FittedState):
         z: float = 1.0,
         at_least: float | None = None,
         include_rated: bool = False,
+        lowest: bool = False,
         candidates: Names | None = None,
     ) -> Any:
         """Return the best of all pairs of users and items: by default the least certain ones.
@@ -131,6 +142,7 @@ class Rankings(FittedState):
             clip=self.clip,
             at_least=at_least,
             include_rated=include_rated,
+            lowest=lowest,
         )
         items = self._fitted().items
         request = Request(ranking, candidates=_listed(candidates, items), of_pairs=True)

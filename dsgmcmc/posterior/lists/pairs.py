@@ -24,7 +24,7 @@ def best_pairs(
         joined = block
         if best:
             joined = {name: np.concatenate([best[name], block[name]]) for name in block}
-        order = np.argsort(-joined["score"], kind="stable")[: ranking.top]
+        order = np.argsort(-ranking.sign * joined["score"], kind="stable")[: ranking.top]
         best = {name: column[order] for name, column in joined.items()}
     best["rank"] = np.arange(1, len(best["score"]) + 1, dtype=np.int32)
     return best

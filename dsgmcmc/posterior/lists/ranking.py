@@ -6,6 +6,8 @@ A rule gives every item a score for a user.
   exposure e_ij of `dsgmcmc.posterior.lists.exposure` times the probability that the rating r_ij is
   at least the bound, by default `dsgmcmc.posterior.lists.liked.liked_from`. Models of clicks have
   e_ij times the expected value. Logarithms are compared, so that tiny probabilities are no ties.
+- ``explore``: the same product, with the probability at one draw from the posterior, drawn again
+  for every user [Thompson 1933]
 - ``exposure``: e_ij
 
 The other rules use the predictor x = mu + a_i + b_j + W_i . H_j, without the noise of a rating; for
@@ -13,7 +15,7 @@ ordinal ratings and counts, x is the expected rating:
 
 - ``mean``: E x
 - ``ucb``, ``lcb``: E x + z sd(x) and E x - z sd(x)
-- ``thompson``: x at one draw from the posterior, drawn again for every user [Thompson 1933]
+- ``thompson``: x at one draw, drawn as for ``explore``
 
 With a bound, ``mean`` and ``thompson`` rank by the probability of a rating of at least the bound.
 
@@ -40,7 +42,7 @@ from dsgmcmc.posterior.lists.exposure_of_run import exposure_of, exposures
 from dsgmcmc.posterior.lists.liked import liked_from
 from dsgmcmc.posterior.lists.screen import Bounds, Screen
 from dsgmcmc.posterior.rated import Rated
-from dsgmcmc.posterior.rows.added import FoldIn
+from dsgmcmc.posterior.rows.added import FoldIn, number_of_users
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.settings import PredictOptions, RankingOptions
 from dsgmcmc.terminal import warn
@@ -49,7 +51,9 @@ from dsgmcmc.types import Array, Float32, Float64, Int32, Mask
 Columns = dict[str, Array]
 
 #: Rules that use the pattern of the ratings.
-PATTERN_RULES = ("likely", "exposure")
+PATTERN_RULES = ("likely", "explore", "exposure")
+#: Rules that score a user at one draw from the posterior.
+DRAWN_RULES = ("thompson", "explore")
 #: Signs of the sd in the scores of the rules that use it.
 BOUNDS = {"ucb": 1.0, "lcb": -1.0}
 
@@ -94,6 +98,11 @@ class Ranking(RankingOptions):
         """Whether the ranking uses which items users rated."""
         return not self.include_rated or self.by in PATTERN_RULES
 
+    @property
+    def sign(self) -> float:
+        """Sign of the scores by which the largest ones are listed first."""
+        return -1.0 if self.lowest else 1.0
+
     @cached_property
     def entropy(self) -> int:
         """Seed of the random numbers: `seed`, or a random one for this object."""
@@ -127,8 +136,11 @@ class Scorer:
         #: Lowest rating whose probability is the score; None if the score comes from the expected
         #: rating.
         self.at_least = ranking.at_least
-        if self.at_least is None and ranking.by == "likely" and run.config.law.can_be_evaluated:
+        is_likely = ranking.by in ("likely", "explore")
+        if self.at_least is None and is_likely and run.config.law.can_be_evaluated:
             self.at_least = liked_from(run)
+        #: Whether scores are logarithms of expected clicks.
+        self._is_clicked = is_likely and self.at_least is None
         options = PredictOptions(of_mean=self.at_least is None, at_least=self.at_least)
         self.predictor = Predictor(run, options, newcomers)
         #: Number of standard deviations that are added to the expected rating.
@@ -144,34 +156,40 @@ class Scorer:
 
         `first` is the position of the first user among all users of the ranking.
         """
-        if self.ranking.by == "thompson":
-            return self._thompson(users, first)
+        if self.ranking.by in DRAWN_RULES:
+            return self._at_one_draw(self.rows_of(users), first)
         rows = np.repeat(users, len(self.items))
         items = np.tile(self.items, len(users))
         return self.scores_of_pairs(rows, items).reshape(len(users), len(self.items))
 
     def scores_of_pairs(self, users: Int32, items: Int32) -> Float64:
         """Return the scores of pairs of a user and an item, (n,) float64."""
-        scores = self._scores(self.predictor, users, items)
-        if self._is_clicked:
-            return np.log(np.maximum(scores, _MIN_SCORE))
-        return scores
+        return self._scores(self.predictor, self.rows_of(users), items)
+
+    def rows_of(self, users: Int32) -> Int32:
+        """Return the rows by which users are scored: -1, the prior, if nothing is known of them.
+
+        Such users have no training ratings, and no features. Their rows at saved draws are draws
+        from the prior, so that their lists would differ by chance.
+        """
+        is_unknown = users >= number_of_users(self.run, self.predictor.newcomers)
+        if not self.run.feature_names("user"):
+            sampled = np.flatnonzero(users < len(self.run.users))
+            is_unknown[sampled] = self.run.counts("user")[users[sampled]] == 0
+        return np.where(is_unknown, np.int32(-1), users)
 
     def bounds(self, users: Int32) -> Bounds:
         """Return bounds of the scores of all items for users that the run knows."""
         assert self.screen is not None
         low, high = self.screen.bounds(users)
         if self.at_least is not None:
-            logarithm = np.log(low, where=low > 0, out=np.full_like(low, -np.inf))
-            return Bounds(logarithm, np.log(high))
-        if self._is_clicked:
+            low = np.log(low, where=low > 0, out=np.full_like(low, -np.inf))
+            high = np.log(high)
+        elif self._is_clicked:
             low, high = (np.log(np.maximum(scores, _MIN_SCORE)) for scores in (low, high))
+        if self.ranking.lowest:
+            return Bounds(-high, -low)
         return Bounds(low, high)
-
-    @property
-    def _is_clicked(self) -> bool:
-        """Whether scores are logarithms of expected clicks."""
-        return self.ranking.by == "likely" and self.at_least is None
 
     def _scores(
         self,
@@ -184,7 +202,9 @@ class Scorer:
         scores = np.empty(len(users))
         for rows, predictive in predictor.distributions(users, items, draw_positions):
             scores[rows] = self._score(predictive)
-        return scores
+        if self._is_clicked:
+            scores = np.log(np.maximum(scores, _MIN_SCORE))
+        return self.ranking.sign * scores
 
     def _score(self, predictive: Predictive) -> Float64:
         """Return the scores of pairs, given their predictive distributions."""
@@ -199,8 +219,8 @@ class Scorer:
             raise InputError(f"at_least {self.at_least:g}: the highest rating is {levels[-1]:g}")
         return predictive.log_at_least(self.at_least)
 
-    def _thompson(self, users: Int32, first: int) -> Float64:
-        """Return scores (n, items) from one draw for each user.
+    def _at_one_draw(self, users: Int32, first: int) -> Float64:
+        """Return scores (n, items) from one draw for each user, by its row.
 
         The factor rows of new users are also drawn.
         """
@@ -287,7 +307,8 @@ def recommend(
             positions, items, values = _best_of_candidates(scorer, block, added)
         else:
             positions, items, values = _best(scorer.scores(block, start) + added, ranking.top)
-        values = _rounded(values)  # the last bits of a pair's score depend on the pairs beside it
+        # the last bits of a pair's score depend on the pairs beside it
+        values = ranking.sign * _rounded(values)
         if uses_pattern or (scorer is not None and scorer.at_least is not None):
             values = np.exp(values)  # scores are logarithms
         yield RankedItems(block[positions], items, values.astype(np.float32))
@@ -305,8 +326,9 @@ class History(NamedTuple):
         return [self._of_user(user, bound) for user in users.tolist()]
 
     def _of_user(self, user: int, bound: float | None) -> Int32:
-        if user >= self.n_known and self.newcomers is not None:
-            return self.newcomers.rated(user - self.n_known, bound)
+        position = user - self.n_known
+        if self.newcomers is not None and 0 <= position < len(self.newcomers.vocabulary):
+            return self.newcomers.rated(position, bound)
         if user < self.n_known and self.rated is not None:
             return self.rated.items_of(user, bound)
         return np.zeros(0, np.int32)
@@ -337,7 +359,7 @@ def _can_be_screened(scorer: Scorer, users: Int32) -> bool:
 
     New users have no rows at saved draws, so that only their exposure bounds scores.
     """
-    if scorer.ranking.by in ("thompson", "sd"):
+    if scorer.ranking.by in (*DRAWN_RULES, "sd"):
         return False
     if not _are_known(scorer, users) and not _is_bounded_by_exposure(scorer):
         return False
@@ -345,8 +367,9 @@ def _can_be_screened(scorer: Scorer, users: Int32) -> bool:
 
 
 def _are_known(scorer: Scorer, users: Int32) -> bool:
-    """Return whether the run knows all users."""
-    return bool((users < len(scorer.run.users)).all())
+    """Return whether all users have rows at saved draws."""
+    rows = scorer.rows_of(users)
+    return bool(((rows >= 0) & (rows < len(scorer.run.users))).all())
 
 
 def _is_bounded_by_exposure(scorer: Scorer) -> bool:
@@ -499,12 +522,15 @@ def recommendations(
     if ranking.needs_ratings:
         rated = model.rated(users.rows)
     predictor = Predictor(run, PredictOptions(of_mean=True, clip=ranking.clip), newcomers)
+    scorer = Scorer(run, ranking, newcomers)
     counts = run.counts("item")
     names = run.users.ids
     if newcomers is not None:
         names = np.concatenate([names, newcomers.vocabulary.ids])
+    if users.unknown:
+        names = np.concatenate([names, run.users.typed(users.unknown)])
     for ranked in recommend(run, users.rows, ranking, rated, newcomers=newcomers):
-        prediction = predictor(ranked.users, ranked.items)
+        prediction = predictor(scorer.rows_of(ranked.users), ranked.items)
         columns: Columns = {
             **run.users.table(names[ranked.users]),
             **run.items.table(run.items.ids[ranked.items]),

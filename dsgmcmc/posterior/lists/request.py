@@ -22,7 +22,7 @@ from dsgmcmc.posterior.lists.ranking import (
 )
 from dsgmcmc.posterior.lists.slices import Slices
 from dsgmcmc.posterior.run import Run
-from dsgmcmc.posterior.settings import RankingOptions, RecommendSettings
+from dsgmcmc.posterior.settings import RankingOptions, RecommendSettings, Unknown
 from dsgmcmc.terminal import warn
 from dsgmcmc.types import Mask
 
@@ -112,7 +112,7 @@ def lists(
     if model.run.directions and request.users is not None:
         yield from _of_slices(model, ranking, request)
         return
-    users = _users(model, request.users)
+    users = _users(model, request.users, ranking.unknown)
     for columns in recommendations(model, users, ranking, request.titles):
         yield ListBlock(columns)
 
@@ -136,12 +136,12 @@ def _of_slices(model: FittedRows, ranking: Ranking, request: Request) -> Iterato
         yield ListBlock(slices.best(chosen, ranking, request.titles), heading)
 
 
-def _users(model: FittedRows, names: Any) -> UsersByRow:
+def _users(model: FittedRows, names: Any, unknown: Unknown) -> UsersByRow:
     """Return users by name, each of them once; without names all, in the order of their names."""
     users = model.run.users
     if names is None:
         return model.users_at(users.rows_in_order())
-    return model.users(list(dict.fromkeys(users.typed(names).tolist())))
+    return model.users(list(dict.fromkeys(users.typed(names).tolist())), unknown)
 
 
 def joined(blocks: Iterable[ListBlock]) -> Columns:

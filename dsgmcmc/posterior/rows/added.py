@@ -230,6 +230,14 @@ def index_with(vocabulary: Vocabulary, names: Any, newcomers: FoldIn | None) -> 
     return index
 
 
+def number_of_users(run: Run, newcomers: FoldIn | None) -> int:
+    """Return the number of users that the run knows or that were folded in."""
+    number = len(run.users)
+    if newcomers is not None and newcomers.entity == "user":
+        number += len(newcomers.vocabulary)
+    return number
+
+
 def training_ratings(ratings: Ratings, entity: str, rows: Int32) -> RatingsOfRows:
     """Read the training ratings of users (or items), given by distinct rows (q,) int32."""
     position_of = np.full(max(ratings.n_rows, ratings.n_cols), -1)
