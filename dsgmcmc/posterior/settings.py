@@ -208,7 +208,9 @@ class RecommendSettings(RankingOptions):
         "Recommend only these items, one name per line.", None, metavar="FILE"
     )
     exclude: Path | None = setting(
-        "Never recommend these items, one name per line.", None, metavar="FILE"
+        "Never recommend these items, one name per line; or these pairs, in columns user and item.",
+        None,
+        metavar="FILE",
     )
     data: Path | None = _data()
 

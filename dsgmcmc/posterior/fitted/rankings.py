@@ -8,6 +8,7 @@ from typing import Any, Literal
 from dsgmcmc.input.arrays import list_names
 from dsgmcmc.posterior.fitted.state import FittedState, renewing
 from dsgmcmc.posterior.index import Vocabulary
+from dsgmcmc.posterior.lists.exclusions import excluded_in_memory
 from dsgmcmc.posterior.lists.ranking import Ranking
 from dsgmcmc.posterior.lists.request import Request, joined, lists
 from dsgmcmc.posterior.lists.similar import similar
@@ -35,7 +36,7 @@ class Rankings(FittedState):
         lowest: bool = False,
         unknown: Unknown = "refuse",
         candidates: Names | None = None,
-        exclude: Names | None = None,
+        exclude: Names | Any = None,
     ) -> Any:
         """Recommend items to users.
 
@@ -71,7 +72,8 @@ class Rankings(FittedState):
             Raise an error for unknown users, or give all of them the list of somebody without
             ratings, from the prior.
         candidates, exclude : as `users`, optional
-            Items that may be recommended (default all), and items that must not be recommended.
+            Items that may be recommended (default all), and items that must not be recommended. A
+            data frame with columns of users and items excludes these pairs alone.
 
         Returns
         -------
@@ -101,11 +103,11 @@ class Rankings(FittedState):
         chosen = users  # of three directions, slices
         if not run.directions:
             chosen = _listed(users, run.users)
+        excluded = None
+        if exclude is not None:
+            excluded = excluded_in_memory(run, exclude)
         request = Request(
-            ranking,
-            chosen,
-            candidates=_listed(candidates, run.items),
-            exclude=_listed(exclude, run.items),
+            ranking, chosen, candidates=_listed(candidates, run.items), exclude=excluded
         )
         return self._table(joined(lists(self._rows, request)), users)
 

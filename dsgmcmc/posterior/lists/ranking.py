@@ -72,9 +72,12 @@ class Ranking(RankingOptions):
     ----------
     among : (items,) bool or None
         Mask of the run's items that may be recommended; default all.
+    excluded : dict of int to (m,) int32, optional
+        Rows of the items that must not be recommended to a user, by row.
     """
 
     among: Any = None
+    excluded: Any = None
 
     @property
     def score_name(self) -> str:
@@ -349,6 +352,9 @@ def _log_exposures(run: Run, ranking: Ranking, users: Int32, history: History) -
     if not ranking.include_rated:
         for row, items in zip(added, history.of_users(users), strict=True):
             row[items] = -np.inf
+    for row, user in zip(added, users.tolist(), strict=True):
+        if ranking.excluded and user in ranking.excluded:
+            row[ranking.excluded[user]] = -np.inf
     if ranking.among is not None:
         added[:, ~ranking.among] = -np.inf
     return added

@@ -12,6 +12,7 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.input.titles import read_names
 from dsgmcmc.posterior.cells.fitted_rows import FittedRows, UsersByRow
 from dsgmcmc.posterior.index import item_titles
+from dsgmcmc.posterior.lists.exclusions import Exclusions, by_user, excluded_in_file
 from dsgmcmc.posterior.lists.liked import warn_of_few
 from dsgmcmc.posterior.lists.pairs import best_pairs
 from dsgmcmc.posterior.lists.ranking import (
@@ -38,8 +39,10 @@ class Request(NamedTuple):
     users : list, optional
         Names of users, or slices of a table of three directions in any form of `Slices.read`;
         default all users.
-    candidates, exclude : list, optional
-        Names of items that may be recommended (default all), and must not be.
+    candidates : list, optional
+        Names of items that may be recommended; default all.
+    exclude : list or tuple of (n,) array, optional
+        Names of items that must not be recommended; or users and items of such pairs.
     titles : dict of int to str, optional
         Titles of items by row, for a column ``item_name``.
     of_pairs : bool
@@ -49,7 +52,7 @@ class Request(NamedTuple):
     ranking: Ranking
     users: Any = None
     candidates: list[Any] | None = None
-    exclude: list[Any] | None = None
+    exclude: Exclusions | None = None
     titles: dict[int, str] | None = None
     of_pairs: bool = False
 
@@ -61,24 +64,33 @@ class Request(NamedTuple):
         titles = None
         if settings.items is not None:
             titles = item_titles(run.items, settings.items)
+        exclude = None
+        if settings.exclude is not None:
+            exclude = excluded_in_file(run, settings.exclude)
         options = settings.model_dump(include=set(RankingOptions.model_fields))
         return cls(
             Ranking(**options, among=_matching_items(run, settings)),
             users,
             candidates=_names_in(settings.candidates),
-            exclude=_names_in(settings.exclude),
+            exclude=exclude,
             titles=titles,
             of_pairs=of_pairs,
         )
 
-    def ranking_for(self, run: Run, tell: Callable[[str], None]) -> Ranking:
+    def ranking_for(self, model: FittedRows, tell: Callable[[str], None]) -> Ranking:
         """Return the ranking with all items that may be recommended; notes go to `tell`."""
-        among = allowed_items(run, self.candidates, self.exclude, tell)
+        run = model.run
+        excluded = None
+        items = self.exclude
+        if isinstance(items, tuple):
+            excluded = by_user(model, items, tell)
+            items = None
+        among = allowed_items(run, self.candidates, items, tell)
         if self.ranking.among is not None:
             among &= self.ranking.among
         for note in warn_of_few(run, self.ranking.by, self.ranking.at_least):
             tell(note)
-        return self.ranking.model_copy(update={"among": among})
+        return self.ranking.model_copy(update={"among": among, "excluded": excluded})
 
 
 class ListBlock(NamedTuple):
@@ -101,7 +113,7 @@ def lists(
     InputError
         If a user or every candidate is unknown, or if items (for pairs: or users) were folded in.
     """
-    ranking = request.ranking_for(model.run, tell)
+    ranking = request.ranking_for(model, tell)
     if request.of_pairs:
         yield _of_pairs(model, ranking, request.titles)
         return

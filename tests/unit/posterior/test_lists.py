@@ -1,6 +1,7 @@
 """Lists: the lowest first, for users of whom nothing is known, and at one draw."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -98,3 +99,37 @@ def test_exploring_scores_are_likely_on_average(model: BPMF) -> None:
     assert (errors > 0).all()
     again = model.recommend([3], 20, by="explore", seed=7).set_index("item_id").score
     np.testing.assert_array_equal(again[likely.index], drawn[7])
+
+
+def test_pairs_are_excluded_for_their_users_alone(model: BPMF, tmp_path: Path) -> None:
+    """Also for folded-in users, and by a file whose first line names users and items."""
+    folded = model.fold_in([[500, 1, 5.0], [500, 2, 1.0]])
+    before = folded.recommend(pd.DataFrame({"user": [3, 4, 500]}), 20)
+    bought = before[(before["rank"] <= 2) & (before.user_id != 4)]
+    with pytest.warns(UserWarning, match="1 pair.* left out: the run does not know their user"):
+        after = folded.recommend(
+            pd.DataFrame({"user": [3, 4, 500]}),
+            20,
+            exclude=pd.concat([bought, bought[:1].assign(user_id=-7)]),
+        )
+    kept = before.merge(bought[["user_id", "item_id"]], "left", indicator=True)
+    kept = kept[kept["_merge"] == "left_only"]
+    assert after[["user_id", "item_id"]].values.tolist() == (
+        kept[["user_id", "item_id"]].values.tolist()
+    )
+    of_three = bought[bought.user_id == 3].rename(columns={"user_id": "user", "item_id": "item"})
+    of_three[["item", "user"]].to_csv(tmp_path / "bought.csv", index=False)
+    options = ("--exclude", tmp_path / "bought.csv", "--user", "3", "--json", "--top", "20")
+    lines = json.loads(typed("recommend", model.run_.path, *options).expect().out)
+    assert [line["item_id"] for line in lines] == after[after.user_id == 3].item_id.tolist()
+
+
+def test_items_are_excluded_for_all(model: BPMF, tmp_path: Path) -> None:
+    """A list of names, or a file with one a line, of whatever first line."""
+    users = [3, 4]
+    after = model.recommend(users, 20, exclude=[5, 6])
+    assert not {5, 6} & set(after["item_id"].tolist())
+    (tmp_path / "names").write_text("5\n6\n")
+    options = ("--exclude", tmp_path / "names", "--user", "3", "--json", "--top", "20")
+    lines = json.loads(typed("recommend", model.run_.path, *options).expect().out)
+    assert {line["item_id"] for line in lines} == set(after[after.user_id == 3].item_id)
