@@ -168,6 +168,11 @@ class RankingOptions(Checked):
     exposure: ExposureKind = _exposure()
     clip: bool = _clip(True)
     include_rated: bool = setting("Also recommend items that the user has rated.", False)
+    at_most: str | None = setting(
+        "List at most N items of each category in this column of the items' features.",
+        None,
+        metavar="COLUMN=N",
+    )
     lowest: bool = setting("With mean, ucb, lcb, sd and thompson, list the lowest first.", False)
     unknown: Unknown = setting(
         "Refuse unknown users, or give them the list of somebody without ratings.", "refuse"

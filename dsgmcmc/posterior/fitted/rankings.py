@@ -33,6 +33,7 @@ class Rankings(FittedState):
         at_least: float | None = None,
         exposure: ExposureKind = "auto",
         include_rated: bool = False,
+        at_most: str | None = None,
         lowest: bool = False,
         unknown: Unknown = "refuse",
         candidates: Names | None = None,
@@ -66,6 +67,9 @@ class Rankings(FittedState):
         include_rated : bool
             Whether to recommend also items that the users rated, in training or when they were
             folded in.
+        at_most : str, optional
+            ``"genres=3"``: at most three items of a list have the same category in this column of
+            the features of items in the ratings file.
         lowest : bool
             With ``mean``, ``ucb``, ``lcb``, ``sd`` and ``thompson``, list the lowest scores first.
         unknown : {"refuse", "prior"}
@@ -96,6 +100,7 @@ class Rankings(FittedState):
             at_least=at_least,
             exposure=exposure,
             include_rated=include_rated,
+            at_most=at_most,
             lowest=lowest,
             unknown=unknown,
         )

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterator
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,15 +38,16 @@ from dsgmcmc.model.predictive.base import TINY, Predictive
 from dsgmcmc.posterior.cells.fitted_rows import FittedRows, UsersByRow
 from dsgmcmc.posterior.cells.predict import Predictor
 from dsgmcmc.posterior.index import unknown_names
+from dsgmcmc.posterior.lists.caps import Caps, Ranked
 from dsgmcmc.posterior.lists.exposure_of_run import exposure_of, exposures
 from dsgmcmc.posterior.lists.liked import liked_from
 from dsgmcmc.posterior.lists.screen import Bounds, Screen
 from dsgmcmc.posterior.rated import Rated
 from dsgmcmc.posterior.rows.added import FoldIn, number_of_users
-from dsgmcmc.posterior.run import Run
+from dsgmcmc.posterior.run import Run, once
 from dsgmcmc.posterior.settings import PredictOptions, RankingOptions
 from dsgmcmc.terminal import warn
-from dsgmcmc.types import Array, Float32, Float64, Int32, Mask
+from dsgmcmc.types import Array, Float32, Float64, Int32, Int64, Mask
 
 Columns = dict[str, Array]
 
@@ -300,21 +301,60 @@ def recommend(
     scorer = None
     if ranking.by != "exposure":
         scorer = Scorer(run, ranking, newcomers)
+    caps = None
+    if ranking.at_most is not None:
+        caps = once(run, (Caps, ranking.at_most), partial(Caps.of_run, run, ranking.at_most))
     step = max(1, _BLOCK_SCORES // len(run.items))
     for start in range(0, max(len(users), 1), step):  # without users, one empty block
-        block = users[start : start + step]
-        added = _log_exposures(run, ranking, block, History(len(run.users), rated, newcomers))
-        if scorer is None:
-            positions, items, values = _best(added, ranking.top)
-        elif _can_be_screened(scorer, block):
-            positions, items, values = _best_of_candidates(scorer, block, added)
+        of_block = users[start : start + step]
+        history = History(len(run.users), rated, newcomers)
+        block = Block(of_block, start, _log_exposures(run, ranking, of_block, history))
+        if caps is None:
+            ranked = _ranked(scorer, block, ranking.top)
         else:
-            positions, items, values = _best(scorer.scores(block, start) + added, ranking.top)
+            rank = partial(_ranked_some, scorer, block)
+            ranked = caps.fill(len(of_block), ranking.top, rank, len(run.items))
         # the last bits of a pair's score depend on the pairs beside it
-        values = ranking.sign * _rounded(values)
+        values = ranking.sign * _rounded(ranked.scores)
         if uses_pattern or (scorer is not None and scorer.at_least is not None):
             values = np.exp(values)  # scores are logarithms
-        yield RankedItems(block[positions], items, values.astype(np.float32))
+        yield RankedItems(of_block[ranked.positions], ranked.items, values.astype(np.float32))
+
+
+class Block(NamedTuple):
+    """Users who are ranked together.
+
+    Attributes
+    ----------
+    users : (n,) int32
+    first : int
+        Position of the first of them among all users of the ranking.
+    added : (n, items) float
+        What is added to the scores; without a scorer it is the score.
+    """
+
+    users: Int32
+    first: int
+    added: Array
+
+
+def _ranked_some(scorer: Scorer | None, block: Block, chosen: Int64, top: int) -> Ranked:
+    """Return what `_ranked` returns for some of the users, by position."""
+    if scorer is not None and scorer.ranking.by in DRAWN_RULES:  # draws are by position
+        ranked = _ranked(scorer, block, top)
+        return ranked.select(np.isin(ranked.positions, chosen))
+    some = Block(block.users[chosen], block.first, block.added[chosen])
+    ranked = _ranked(scorer, some, top)
+    return ranked._replace(positions=chosen[ranked.positions])
+
+
+def _ranked(scorer: Scorer | None, block: Block, top: int) -> Ranked:
+    """Return the best items of users."""
+    if scorer is None:
+        return _best(block.added, top)
+    if _can_be_screened(scorer, block.users, top):
+        return _best_of_candidates(scorer, block.users, block.added, top)
+    return _best(scorer.scores(block.users, block.first) + block.added, top)
 
 
 class History(NamedTuple):
@@ -360,7 +400,7 @@ def _log_exposures(run: Run, ranking: Ranking, users: Int32, history: History) -
     return added
 
 
-def _can_be_screened(scorer: Scorer, users: Int32) -> bool:
+def _can_be_screened(scorer: Scorer, users: Int32, top: int) -> bool:
     """Return whether bounds of scores save the scores of most items.
 
     New users have no rows at saved draws, so that only their exposure bounds scores.
@@ -369,7 +409,7 @@ def _can_be_screened(scorer: Scorer, users: Int32) -> bool:
         return False
     if not _are_known(scorer, users) and not _is_bounded_by_exposure(scorer):
         return False
-    return 2 * scorer.ranking.top <= len(scorer.run.items)
+    return 2 * top <= len(scorer.run.items)
 
 
 def _are_known(scorer: Scorer, users: Int32) -> bool:
@@ -383,16 +423,15 @@ def _is_bounded_by_exposure(scorer: Scorer) -> bool:
     return scorer.at_least is not None and scorer.ranking.by == "likely"
 
 
-def _best_of_candidates(scorer: Scorer, users: Int32, added: Array) -> tuple[Array, Int32, Float64]:
+def _best_of_candidates(scorer: Scorer, users: Int32, added: Array, top: int) -> Ranked:
     """Return what `_best` returns; only items that may be among the best are scored.
 
     `added` is added to the scores.
     """
-    top = scorer.ranking.top
     known = None
     if _is_bounded_by_exposure(scorer):
-        known = _scores_of_exposed(scorer, users, added)
-    positions, columns = np.nonzero(_may_be_best(scorer, users, added, known))
+        known = _scores_of_exposed(scorer, users, added, top)
+    positions, columns = np.nonzero(_may_be_best(scorer, users, added, known, top=top))
     items = columns.astype(np.int32)
     scores = np.full(len(items), -np.inf)
     if known is not None:
@@ -402,15 +441,16 @@ def _best_of_candidates(scorer: Scorer, users: Int32, added: Array) -> tuple[Arr
     scores += added[positions, items]
     order = np.lexsort((items, -_rounded(scores), positions))
     chosen = order[positions_in_lists(positions[order]) < top]
-    return positions[chosen], items[chosen], scores[chosen]
+    return Ranked(positions[chosen], items[chosen], scores[chosen])
 
 
-def _may_be_best(scorer: Scorer, users: Int32, added: Array, known: Float64 | None) -> Mask:
+def _may_be_best(
+    scorer: Scorer, users: Int32, added: Array, known: Float64 | None, *, top: int
+) -> Mask:
     """Return which items may be among the best of every user, (users, items) bool.
 
     `known` has logarithms of probabilities, and minus infinity for items that were not scored.
     """
-    top = scorer.ranking.top
     if known is not None:
         candidates = find_candidates(known, np.full_like(known, _MARGIN), added, top)
         is_few = candidates.sum() < _SHARE * candidates.size
@@ -422,12 +462,12 @@ def _may_be_best(scorer: Scorer, users: Int32, added: Array, known: Float64 | No
     return find_candidates(low, high, added, top)
 
 
-def _scores_of_exposed(scorer: Scorer, users: Int32, added: Array) -> Float64:
+def _scores_of_exposed(scorer: Scorer, users: Int32, added: Array, top: int) -> Float64:
     """Return the scores of the items to which every user is exposed most, (users, items).
 
     They are minus infinity for other items.
     """
-    number = 2 * scorer.ranking.top
+    number = 2 * top
     none = np.zeros(added.shape)
     positions, columns = np.nonzero(find_candidates(none, none, added, number))
     first = positions_in_lists(positions) < number  # items may be exposed equally
@@ -450,11 +490,11 @@ def _rounded(values: Float64) -> Float64:
     return shifted - (shifted - values)
 
 
-def _best(scores: Float64, top: int) -> tuple[Array, Int32, Float64]:
+def _best(scores: Float64, top: int) -> Ranked:
     """Return the best items of every user, in descending order of their scores.
 
     Scores are (users, items); items of minus infinity are left out. Equal scores are in the order
-    of rows. Returns positions of users, items and scores, (n,) each.
+    of rows.
     """
     if 2 * top < scores.shape[1]:
         chosen = (scores >= _largest(scores, top)) & np.isfinite(scores)
@@ -464,7 +504,7 @@ def _best(scores: Float64, top: int) -> tuple[Array, Int32, Float64]:
     values = scores[positions, items]
     order = np.lexsort((items, -values, positions))
     listed = order[positions_in_lists(positions[order]) < top]
-    return positions[listed], items[listed].astype(np.int32), values[listed]
+    return Ranked(positions[listed], items[listed].astype(np.int32), values[listed])
 
 
 def positions_in_lists(users: Array) -> Int32:

@@ -24,6 +24,7 @@ from dsgmcmc.posterior.lists.ranking import (
 from dsgmcmc.posterior.lists.slices import Slices
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.settings import RankingOptions, RecommendSettings, Unknown
+from dsgmcmc.settings import named
 from dsgmcmc.terminal import warn
 from dsgmcmc.types import Mask
 
@@ -114,6 +115,9 @@ def lists(
         If a user or every candidate is unknown, or if items (for pairs: or users) were folded in.
     """
     ranking = request.ranking_for(model, tell)
+    of_slices = bool(model.run.directions) and request.users is not None
+    if ranking.at_most is not None and (request.of_pairs or of_slices):
+        raise InputError(f"{named('at_most')} is for lists of users: leave it out")
     if request.of_pairs:
         yield _of_pairs(model, ranking, request.titles)
         return
@@ -121,7 +125,7 @@ def lists(
         raise InputError(
             "this model has folded-in items, which cannot be ranked: recommend from the run itself"
         )
-    if model.run.directions and request.users is not None:
+    if of_slices:
         yield from _of_slices(model, ranking, request)
         return
     users = _users(model, request.users, ranking.unknown)

@@ -12,6 +12,8 @@ from dsgmcmc import BPMF
 from dsgmcmc.errors import InputError
 
 COLD = [100, 101, 102]
+#: Of 20 items; most are dramas.
+GENRES = ["Drama", "Drama|War", "War", "Drama|Crime"] * 5
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +28,8 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> BPMF:
     train = train[(train.user != 3) | (train.item != 6)]
     out = tmp_path_factory.mktemp("lists") / "run"
     options = {"grid": 2, "thresholds": "user", "likelihood": "ordinal-logit"}
-    model = BPMF(2, iterations=300, burn_in=100, options=options, out=out)
+    features = pd.DataFrame({"item": np.arange(20), "genres": GENRES, "price": np.arange(20.0)})
+    model = BPMF(2, iterations=300, burn_in=100, options=options, out=out, item_features=features)
     return model.fit(train, test=test)
 
 
@@ -133,3 +136,38 @@ def test_items_are_excluded_for_all(model: BPMF, tmp_path: Path) -> None:
     options = ("--exclude", tmp_path / "names", "--user", "3", "--json", "--top", "20")
     lines = json.loads(typed("recommend", model.run_.path, *options).expect().out)
     assert {line["item_id"] for line in lines} == set(after[after.user_id == 3].item_id)
+
+
+@pytest.mark.parametrize("by", ["likely", "mean", "exposure", "explore"])
+@pytest.mark.parametrize("at_most", [1, 2, 4])
+def test_lists_have_at_most_some_items_of_a_category(model: BPMF, by: str, at_most: int) -> None:
+    """They are what is left of the whole list if items of full categories are passed over."""
+    users = [3, 5, 7, *COLD[:1]]
+    whole = model.recommend(pd.DataFrame({"user": users}), 20, by=by, seed=4)
+    capped = model.recommend(
+        pd.DataFrame({"user": users}), 4, by=by, seed=4, at_most=f"genres={at_most}"
+    )
+    for user in users:
+        expected: list[int] = []
+        taken: list[str] = []
+        for item in whole[whole.user_id == user].item_id:
+            genres = GENRES[item].split("|")
+            if len(expected) < 4 and all(taken.count(genre) < at_most for genre in genres):
+                expected.append(item)
+                taken += genres
+        assert capped[capped.user_id == user].item_id.tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("at_most", "message"),
+    [
+        ("genres", "expected COLUMN=N"),
+        ("genres=0", "expected COLUMN=N"),
+        ("price=2", "no categories in a column price; their columns are genres, price"),
+        ("year=2", "no categories in a column year"),
+    ],
+)
+def test_caps_of_what_is_no_category_are_refused(model: BPMF, at_most: str, message: str) -> None:
+    """A message names the columns that there are."""
+    with pytest.raises(InputError, match=message):
+        model.recommend([3], at_most=at_most)
