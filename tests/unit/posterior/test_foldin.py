@@ -128,7 +128,7 @@ def test_new_users_get_the_best_of_all_items(tmp_path):
     users = np.arange(2, dtype=np.int32) + np.int32(len(run.users))
     ranking = Ranking(top=4)
     scorer = Scorer(run, ranking, folded)
-    assert _can_be_screened(scorer, users)
+    assert _can_be_screened(scorer, users, 4)
     rated = [folded.rated(row) for row in range(2)]
     history = [folded.rated(row, exposure_of(run).liked) for row in range(2)]
     scores = scorer.scores(users, 0) + np.log(exposures(run, "auto", history))
