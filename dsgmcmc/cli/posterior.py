@@ -438,7 +438,10 @@ def export(
         bool,
         typer.Option(
             "--items",
-            help="CSV or Parquet: difficulties and abilities, if ratings are ordered levels.",
+            help=(
+                "CSV or Parquet: difficulties and abilities, if ratings are ordered levels; with"
+                " --draws, plausible values of abilities."
+            ),
         ),
     ] = False,
     ranking: Annotated[
@@ -477,7 +480,6 @@ def export(
       dsgmcmc export run -o ranking.csv --ranking item
     """
     from dsgmcmc.posterior.export import export as write
-    from dsgmcmc.posterior.export import export_tables
     from dsgmcmc.posterior.joined import open_runs
     from dsgmcmc.posterior.matrix.ranking import ranking as ranked
 
@@ -490,4 +492,4 @@ def export(
             "--ranking is of one run, and a file has one table: leave out --draws, --items,"
             " --training and other runs"
         )
-    export_tables([ranked(run, kind=ranking)], out, force=force)
+    ranked(run, kind=ranking).write(out, force=force)

@@ -31,7 +31,7 @@ from dsgmcmc.posterior.cells.pair_draws import (
 )
 from dsgmcmc.posterior.draws import ENTITIES
 from dsgmcmc.posterior.index import Vocabulary
-from dsgmcmc.posterior.item_parameters import parameter_tables
+from dsgmcmc.posterior.item_parameters import parameter_tables, user_parameters
 from dsgmcmc.posterior.loadings import turned_loadings
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.traces import (
@@ -78,7 +78,8 @@ def export(
     draws : bool
         Whether to write draws instead of moments to a Parquet file.
     items : bool
-        Whether to write parameters of items and users of levels, to a CSV or Parquet file.
+        Whether to write parameters of items and users of levels, to a CSV or Parquet file; with
+        `draws`, plausible values of users, one for each saved draw.
     training : bool
         Whether a netCDF file has log likelihoods of training ratings (`to_datatree`).
     force : bool
@@ -97,9 +98,12 @@ def export(
     if training and (items or out.suffix.lower() != ".nc"):
         raise InputError(f"{named('training')} needs a netCDF file: give --out FILE.nc")
     if items:
+        from dsgmcmc.tables.written import write_tables  # loads DuckDB
+
+        tables: Iterable[Table] = parameter_tables(run)
         if draws:
-            raise InputError("--items has no draws: leave out --draws")
-        export_tables(parameter_tables(run), out, force=force)
+            tables = [user_parameters(run, draws=len(run.draws))]
+        write_tables(tables, out, force=force)
         return
     file_format = _format_of(out, draws)
     if draws:
@@ -126,16 +130,6 @@ def _format_of(out: Path, draws: bool) -> str:
     if draws and file_format != "parquet":
         raise InputError(f"{named('draws')} needs a Parquet file; a netCDF file has the traces")
     return file_format
-
-
-def export_tables(tables: Iterable[Table], out: Path, *, force: bool) -> None:
-    """Write tables of equal columns to a CSV or Parquet file, as `export` does."""
-    from dsgmcmc.tables.written import output_format, write_blocks  # loads DuckDB
-
-    output_format(out)
-    check_target(out, force)
-    with writing(out):
-        write_blocks(tables, out)
 
 
 def _labels(run: Run, entity: str) -> dict[str, Array]:

@@ -31,7 +31,7 @@ infit and outfit are averaged over draws.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -40,12 +40,14 @@ from dsgmcmc.model.predictive.base import nearest_level
 from dsgmcmc.posterior.cells.predict import Predictor
 from dsgmcmc.posterior.draws import ENTITIES, Draw
 from dsgmcmc.posterior.heldout import predict_test
+from dsgmcmc.posterior.loadings import FactorsAtDraw, Loadings, loadings
 from dsgmcmc.posterior.moments import Estimates, over_draws, spread_positions
 from dsgmcmc.posterior.rows.added import FoldIn, training_ratings
 from dsgmcmc.posterior.rows.rows import Rows
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.settings import PredictOptions
 from dsgmcmc.settings import named
+from dsgmcmc.tables.draws import Draws
 from dsgmcmc.tables.result import Table
 from dsgmcmc.targets.state import RandomStream
 from dsgmcmc.types import Array, Float64, Int32, Purpose
@@ -244,8 +246,8 @@ def user_parameters(
     -------
     Table
         ``user_id``, ``ratings`` (training ratings), ``ability``, ``ability_sd`` and, if users have
-        noise scales, ``discrimination`` and its sd; or, with `draws`, ``user_id`` and
-        ``ability_1`` and so on.
+        noise scales, ``discrimination`` and its sd; or, with `draws`, a `Draws` with ``user_id``
+        and ``ability_1`` and so on.
 
     Raises
     ------
@@ -266,19 +268,18 @@ def user_parameters(
     return table
 
 
-def _plausible_values(run: Run, users: UserRows, draws: int, unit: Unit) -> Table:
+def _plausible_values(run: Run, users: UserRows, draws: int, unit: Unit) -> Draws:
     """Return draws of the abilities of users."""
     if not 0 < draws <= len(run.draws):
         raise InputError(f"draws={draws}: {run.path} has {len(run.draws)} saved draws")
-    table = Table({"user_id": users.names})
+    abilities = np.empty((draws, len(users.names)))
     positions = np.linspace(0, len(run.draws) - 1, draws).round().astype(int).tolist()
-    for number, position in enumerate(positions, 1):
+    for number, position in enumerate(positions):
         at_draw = users.at(position, unit)
         stream = RandomStream(run.config.seed, chain=0, iteration=position)
         normals = stream.generator(Purpose.PLAUSIBLE).standard_normal(len(users.names))
-        ability = at_draw["ability"] + np.sqrt(at_draw["variance"]) * normals
-        table[f"ability_{number}"] = ability
-    return table
+        abilities[number] = at_draw["ability"] + np.sqrt(at_draw["variance"]) * normals
+    return Draws({"user_id": users.names}, "ability", abilities, unit)
 
 
 def item_parameters(
@@ -336,6 +337,60 @@ def item_parameters(
         table.update(item_fit(run, ratings)._asdict())
     order = run.items.rows_in_order(names)
     return Table({name: column[order] for name, column in table.items()})
+
+
+def item_dimensions(
+    run: Run, *, items: Array | None = None, users: Array | None = None, target: Any = None
+) -> Loadings:
+    """Return slopes and intercepts of items in several dimensions, the ability among them.
+
+    With ordered levels the probability of reaching level k is F(a_j . f_i + d_jk). Users' biases
+    and factors together are rotated as `dsgmcmc.posterior.loadings.loadings` says, and the scores
+    f_i have mean 0 and variance 1.
+
+    Parameters
+    ----------
+    items, users, target
+        As for `dsgmcmc.posterior.loadings.loadings`.
+
+    Returns
+    -------
+    Loadings
+        ``items`` has ``a_1`` and so on, and ``d_1`` and so on, with their sds.
+
+    Raises
+    ------
+    InputError
+        If ratings are not ordered levels, or users have noise scales, or the target does not fit.
+    """
+    _need_levels(run)
+    if run.config.noise in ("by-user", "both"):
+        raise InputError(
+            f"{run.path} has discriminations of users, by which slopes of items do not say the"
+            f" probabilities: sample with {named('noise')} by-item or shared"
+        )
+    rank = run.config.rank
+
+    def of_draw(position: int) -> FactorsAtDraw:
+        draw = run.draw(position)
+        rows = draw.theta["item"].astype(np.float64)
+        if run.config.biases:
+            rows[:, rank] = 1.0
+        slopes = draw.noise_scale["item"].astype(np.float64)
+        factors = FactorsAtDraw(draw.theta["user"].astype(np.float64), rows * slopes[:, np.newaxis])
+        return factors.of_unit_variance()
+
+    def intercepts_at(position: int) -> dict[str, Float64]:
+        parameters = parameters_at(run, run.draw(position))
+        slopes = parameters.discrimination["item"]
+        return {"d": -slopes[:, np.newaxis] * parameters.thresholds}
+
+    found = loadings(run, items=items, users=users, target=target, of_draw=of_draw, name="a")
+    order = run.items.rows_in_order(items)
+    mean, sd = over_draws(run, intercepts_at)["d"]
+    for k in range(mean.shape[1]):
+        _set(found.items, f"d_{k + 1}", Estimates(mean[order, k], sd[order, k]))
+    return found
 
 
 def parameter_tables(run: Run) -> Iterator[Table]:

@@ -11,16 +11,27 @@ j's predictors with the factors. What is left is a rotation. Draws are rotated t
 `SHARE` of its sum of squares are then rotated by varimax [Kaiser 1958]; the others are principal
 axes. Columns are in the order of their sums of squares, and large loadings are positive.
 
+With a target, which says for each item to which dimensions it belongs, draws need no common
+orientation. With loadings A at a draw, and A_k those of the items that do not belong to dimension
+k, column k of the loadings is A u_k, where u_k minimises the share |A_k u|^2 / |A u|^2, and has the
+scale at which the scores have variance 1. Scores are then correlated: this is the oblique rotation
+to a partially specified target, each column by itself [Browne 1972].
+
 [Schoenemann 1966] A generalized solution of the orthogonal Procrustes problem, Psychometrika 31.
+[Browne 1972] Oblique rotation to a partially specified target, British Journal of Mathematical and
+Statistical Psychology 25.
 [Kaiser 1958] The varimax criterion for analytic rotation in factor analysis, Psychometrika 23.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.linalg import eigh
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.index import Vocabulary
@@ -28,7 +39,7 @@ from dsgmcmc.posterior.moments import Estimates, over_draws, saved_of_chains, sp
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.settings import named
 from dsgmcmc.tables.result import Table
-from dsgmcmc.types import Array, Float64
+from dsgmcmc.types import Array, Float64, Mask
 
 #: Share of the variance that the columns of interest hold.
 SHARE = 0.99
@@ -58,41 +69,56 @@ class Loadings:
         out, at the mean loadings.
     n_factors : int
         Number of factors that hold 99 % of this variance.
+    correlation, correlation_sd : (K, K) float64
+        Correlations of the scores between users, and their sds; 0 without a target.
     """
 
     items: Table
     users: Table
     share: Float64
     n_factors: int
+    correlation: Float64
+    correlation_sd: Float64
 
     def __repr__(self) -> str:
         shares = ", ".join(f"{share:.1%}" for share in self.share[: self.n_factors])
         return f"<Loadings: {self.n_factors} of {len(self.share)} factors hold 99 %: {shares}>"
 
 
-def _users_of_unit_variance(run: Run, position: int) -> tuple[Float64, Float64]:
-    """Return the users' rows at a draw, less their mean, and L of their covariance L L^T."""
+class FactorsAtDraw(NamedTuple):
+    """Rows whose products are the predictors, (users, K) and (items, K) float64."""
+
+    users: Float64
+    items: Float64
+
+    def of_unit_variance(self) -> FactorsAtDraw:
+        """Return scores and loadings, in the orientation of the draw."""
+        users = self.users - self.users.mean(axis=0)
+        covariance = users.T @ users / len(users)
+        # users may be fewer than factors
+        smallest = 1e-10 * max(float(np.trace(covariance)), np.finfo(np.float64).tiny)
+        lower = np.linalg.cholesky(covariance + smallest * np.eye(len(covariance)))
+        scores = np.linalg.solve(lower, users.T).T
+        return FactorsAtDraw(np.asarray(scores, np.float64), np.asarray(self.items @ lower))
+
+
+def _of_run(run: Run, position: int) -> FactorsAtDraw:
+    """Return the scores and the loadings of a run at a saved draw, in its own orientation."""
     rank = run.config.rank
-    users = run.draw(position).theta["user"][:, :rank].astype(np.float64)
-    users -= users.mean(axis=0)
-    covariance = users.T @ users / len(users)
-    # users may be fewer than factors
-    smallest = 1e-10 * max(float(np.trace(covariance)), np.finfo(np.float64).tiny)
-    lower = np.linalg.cholesky(covariance + smallest * np.eye(rank))
-    return users, np.asarray(lower, np.float64)
+    rows = run.draw(position).theta
+    users = rows["user"][:, :rank].astype(np.float64)
+    items = rows["item"][:, :rank].astype(np.float64)
+    return FactorsAtDraw(users, items).of_unit_variance()
 
 
 def loadings_at(run: Run, position: int) -> Float64:
     """Return the loadings (items, K) at a saved draw, in the orientation of the draw."""
-    _, lower = _users_of_unit_variance(run, position)
-    items = run.draw(position).theta["item"][:, : run.config.rank]
-    return np.asarray(items @ lower)
+    return _of_run(run, position).items
 
 
 def scores_at(run: Run, position: int) -> Float64:
     """Return the scores (users, K) at a saved draw, in the orientation of the draw."""
-    users, lower = _users_of_unit_variance(run, position)
-    return np.asarray(np.linalg.solve(lower, users.T).T, np.float64)
+    return _of_run(run, position).users
 
 
 @dataclass(frozen=True)
@@ -119,31 +145,35 @@ class Orientation:
         return _number_of(self.share)
 
     @classmethod
-    def find(cls, run: Run, positions: Sequence[int] | None = None) -> Orientation:
+    def find(
+        cls,
+        run: Run,
+        positions: Sequence[int] | None = None,
+        of_draw: Callable[[int], Float64] | None = None,
+    ) -> Orientation:
         """Rotate the saved draws, or some of them, to a common orientation.
 
-        Raises InputError if the run has no draws or no factors.
+        `of_draw` returns the loadings at a draw, by default those of the run's factors. Raises
+        InputError if the run has no draws or no factors.
         """
         run.need_draws()
-        if not run.config.rank:
-            raise InputError(
-                f"{run.path} has biases only ({named('rank')} 0), so there are no loadings: sample"
-                f" with {named('rank')} 1 or more"
-            )
+        if of_draw is None:
+            _need_factors(run)
+            of_draw = partial(loadings_at, run)
         if positions is None:
             positions = range(len(run.draws))
         weights = run.draw_weights[list(positions)]
         weights = weights / weights.sum()
         kept: dict[int, Float64] = {}
         if 8 * len(run.items) * run.config.rank * len(positions) <= KEPT_BYTES:
-            kept = {position: loadings_at(run, position) for position in positions}
-        mean = loadings_at(run, positions[0])
+            kept = {position: of_draw(position) for position in positions}
+        mean = of_draw(positions[0])
         for _ in range(PASSES):
             before = mean
             rotations = []
             mean = np.zeros_like(before)
             for position, weight in zip(positions, weights.tolist(), strict=True):
-                at_draw = kept[position] if kept else loadings_at(run, position)
+                at_draw = kept[position] if kept else of_draw(position)
                 rotations.append(procrustes(at_draw, before))
                 mean += weight * (at_draw @ rotations[-1])
             if np.abs(mean - before).max() <= TOLERANCE * np.abs(mean).max():
@@ -152,6 +182,15 @@ class Orientation:
         squares = np.square(mean @ common).sum(axis=0)
         return cls(
             positions, [rotation @ common for rotation in rotations], squares / squares.sum()
+        )
+
+
+def _need_factors(run: Run) -> None:
+    """Raise InputError if the run has no factors."""
+    if not run.config.rank:
+        raise InputError(
+            f"{run.path} has biases only ({named('rank')} 0), so there are no loadings: sample"
+            f" with {named('rank')} 1 or more"
         )
 
 
@@ -195,35 +234,128 @@ def _number_of(shares: Float64) -> int:
     return int(np.searchsorted(np.cumsum(shares), SHARE * (1 - 1e-12))) + 1
 
 
-def loadings(run: Run, *, items: Array | None = None, users: Array | None = None) -> Loadings:
+def loadings(
+    run: Run,
+    *,
+    items: Array | None = None,
+    users: Array | None = None,
+    target: Any = None,
+    of_draw: Callable[[int], FactorsAtDraw] | None = None,
+    name: str = "factor",
+) -> Loadings:
     """Return loadings of items and scores of users, in one orientation of all draws and chains.
 
-    `items` and `users` are names in the order of the tables (`Vocabulary.rows_in_order`).
+    Parameters
+    ----------
+    items, users : (n,) array, optional
+        Names in the order of the tables (`Vocabulary.rows_in_order`).
+    target : (n, K) array, optional
+        For each item, in the order of the table, which dimensions it belongs to.
+    of_draw : callable, optional
+        Returns scores and loadings at a draw, by default those of the run's factors.
+    name : str
+        What the columns of loadings are called.
     """
-    orientation = Orientation.find(run)
-
-    def arrays_at(position: int) -> dict[str, Float64]:
-        rotation = orientation.rotations[position]
-        return {
-            "item": loadings_at(run, position) @ rotation,
-            "user": scores_at(run, position) @ rotation,
-        }
-
-    estimates = over_draws(run, arrays_at)
+    if of_draw is None:
+        _need_factors(run)
+        of_draw = partial(_of_run, run)
+    order = run.items.rows_in_order(items)
+    if target is not None:
+        estimates = over_draws(run, _to_target(run, of_draw, order, target))
+        squares = np.square(estimates["item"].mean).sum(axis=0)
+        share = squares / squares.sum()
+        n_factors = len(share)
+    else:
+        orientation = Orientation.find(run, of_draw=lambda position: of_draw(position).items)
+        estimates = over_draws(run, _turned(of_draw, orientation))
+        share = orientation.share
+        n_factors = orientation.n_factors
     return Loadings(
-        items=_table(run.items, estimates["item"], items),
-        users=_table(run.users, estimates["user"], users),
-        share=orientation.share,
-        n_factors=orientation.n_factors,
+        items=_table(run.items, estimates["item"], order, name),
+        users=_table(run.users, estimates["user"], run.users.rows_in_order(users), "factor"),
+        share=share,
+        n_factors=n_factors,
+        correlation=estimates["correlation"].mean,
+        correlation_sd=estimates["correlation"].sd,
     )
 
 
-def _table(vocabulary: Vocabulary, estimates: Estimates, names: Array | None) -> Table:
-    order = vocabulary.rows_in_order(names)
+def _turned(
+    of_draw: Callable[[int], FactorsAtDraw], orientation: Orientation
+) -> Callable[[int], dict[str, Float64]]:
+    """Return a function of a draw's position: its arrays in the common orientation."""
+
+    def arrays_at(position: int) -> dict[str, Float64]:
+        scores, loadings = of_draw(position)
+        rotation = orientation.rotations[position]
+        return {
+            "item": loadings @ rotation,
+            "user": scores @ rotation,
+            "correlation": np.eye(len(rotation)),
+        }
+
+    return arrays_at
+
+
+def _to_target(
+    run: Run, of_draw: Callable[[int], FactorsAtDraw], order: Array, target: Any
+) -> Callable[[int], dict[str, Float64]]:
+    """Return a function of a draw's position: its arrays, rotated to a target.
+
+    Raises InputError if the target has another shape, or leaves a dimension open.
+    """
+    run.need_draws()
+    n_factors = of_draw(0).items.shape[1]
+    given = np.asarray(target, bool)
+    if given.shape != (len(order), n_factors):
+        raise InputError(
+            f"the target has the shape {given.shape}: expected a row for each of {len(order)} items"
+            f" and a column for each of {n_factors} dimensions"
+        )
+    belongs = np.ones((len(run.items), n_factors), bool)  # items without a row say nothing
+    belongs[order] = given
+    few = ~belongs.any(axis=0) | ((~belongs).sum(axis=0) < n_factors - 1)
+    if few.any():
+        raise InputError(
+            f"dimension {int(np.flatnonzero(few)[0]) + 1} of the target needs an item that belongs"
+            f" to it, and {n_factors - 1} that do not"
+        )
+
+    def arrays_at(position: int) -> dict[str, Float64]:
+        scores, loadings = of_draw(position)
+        turn = oblique(loadings, belongs)
+        inverse = np.linalg.inv(turn)
+        return {
+            "item": loadings @ turn,
+            "user": scores @ inverse.T,
+            "correlation": inverse @ inverse.T,
+        }
+
+    return arrays_at
+
+
+def oblique(loadings: Float64, belongs: Mask) -> Float64:
+    """Return the map (K, K) of loadings to a target: which items (n, K) belong to a dimension.
+
+    Scores with the covariance I have variances 1 afterwards.
+    """
+    total = loadings.T @ loadings
+    columns = []
+    for k in range(loadings.shape[1]):
+        others = loadings[~belongs[:, k]]
+        _, vectors = eigh(others.T @ others, total, subset_by_index=[0, 0])
+        column = vectors[:, 0]
+        columns.append(column * np.sign(((loadings[belongs[:, k]] @ column) ** 3).sum()))
+    turn = np.column_stack(columns)
+    inverse = np.linalg.inv(turn)
+    return np.asarray(turn * np.sqrt(np.square(inverse).sum(axis=1)), np.float64)
+
+
+def _table(vocabulary: Vocabulary, estimates: Estimates, order: Array, name: str) -> Table:
     columns = Table(vocabulary.table(vocabulary.ids[order]))
     for k in range(estimates.mean.shape[1]):
-        columns[f"factor_{k + 1}"] = estimates.mean[order, k]
-        columns[f"factor_{k + 1}_sd"] = estimates.sd[order, k]
+        columns[f"{name}_{k + 1}"] = estimates.mean[order, k]
+        columns[f"{name}_{k + 1}_sd"] = estimates.sd[order, k]
     return columns
 
 

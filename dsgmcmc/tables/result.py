@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from importlib import import_module
+from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,6 +25,15 @@ class Table(dict[str, Array]):
     def to_polars(self) -> Any:
         """Return a polars.DataFrame."""
         return self.frame_of("polars")
+
+    def write(self, out: str | PathLike[str], *, force: bool = False) -> None:
+        """Write a CSV or Parquet file, by suffix, which appears only when it is complete.
+
+        Raises InputError for other suffixes, or if the file exists, unless `force`.
+        """
+        from dsgmcmc.tables.written import write_tables  # loads DuckDB
+
+        write_tables([self], Path(out), force=force)
 
     def frame_of(self, library: str) -> Any:
         """Return a data frame of a library whose ``DataFrame`` takes columns by name."""

@@ -12,7 +12,7 @@ from pathlib import Path
 import duckdb
 
 from dsgmcmc.errors import InputError, WriteError, writing
-from dsgmcmc.storage.files import remove_folder, sync
+from dsgmcmc.storage.files import check_target, remove_folder, sync
 from dsgmcmc.tables.session import Session, identifier, literal, open_session, system_reason
 from dsgmcmc.terminal import pass_on
 from dsgmcmc.types import Array
@@ -106,6 +106,17 @@ def output_format(out: Path | None) -> str:
     if not out.parent.is_dir():
         raise InputError(f"{out} cannot be written: the folder {out.parent} does not exist")
     return _FORMATS[out.suffix.lower()]
+
+
+def write_tables(tables: Iterable[Mapping[str, Array]], out: Path, *, force: bool) -> None:
+    """Write tables of equal columns to a CSV or Parquet file, atomically.
+
+    Raises InputError if the suffix is another, or the file exists, unless `force`.
+    """
+    output_format(out)
+    check_target(out, force)
+    with writing(out):
+        write_blocks(tables, out)
 
 
 def write_blocks(blocks: Iterable[Mapping[str, Array]], out: Path) -> None:

@@ -60,7 +60,7 @@ NODES = {
     "runs": 30_750,
     "samplers": 15_000,
     "storage": 12_100,
-    "tables": 4_100,
+    "tables": 4_450,
     "targets": 3_100,
     "top": 14_800,
 }

@@ -16,6 +16,7 @@ from dsgmcmc.posterior.fitted.state import renewing
 from dsgmcmc.posterior.item_parameters import (
     Unit,
     UserRows,
+    item_dimensions,
     item_parameters,
     ratings_of_fit,
     user_parameters,
@@ -145,26 +146,48 @@ class FittedModel(Predictions, Matrices, Rankings):
         return [*notes, *doubts, *self._rows.notes]
 
     @renewing
-    def loadings(self) -> Loadings:
+    def loadings(self, *, target: Any = None) -> Loadings:
         """Return loadings of items and scores of users, in one orientation of all draws and chains.
 
         Latent dimensions of draws differ by rotations; here they are rotated to their mean, which
         is rotated by varimax (`dsgmcmc.posterior.loadings`). Tables have the order of the training
         matrix, or else of names.
 
+        Parameters
+        ----------
+        target : (n, K) array, optional
+            For each item, in the order of the table, which factors it belongs to: 1, or 0. Factors
+            are then correlated, and have as little of the other items as possible.
+
         Returns
         -------
         Loadings
             ``items`` and ``users`` (a `Table` each, with means and sds), ``share`` of the variance
-            by factor, and ``n_factors`` that hold 99 % of it.
+            by factor, ``n_factors`` that hold 99 % of it, and the ``correlation`` of factors.
 
         Raises
         ------
         InputError
-            If the run has no saved draws or no factors.
+            If the run has no saved draws or no factors, or the target does not fit.
         """
         names = {entity: self._names_in_order(entity) for entity in ENTITIES}
-        return loadings(self._fitted(), items=names["item"], users=names["user"])
+        return loadings(self._fitted(), items=names["item"], users=names["user"], target=target)
+
+    @renewing
+    def item_dimensions(self, *, target: Any = None) -> Loadings:
+        """Return slopes and intercepts of items of ordered levels, the ability among the factors.
+
+        They are mirt's a and d, as `loadings` returns loadings (`item_dimensions` of
+        `dsgmcmc.posterior.item_parameters`). `target` has a column for the ability, too.
+
+        Raises
+        ------
+        InputError
+            If ratings are not ordered levels, or the target does not fit.
+        """
+        names = {entity: self._names_in_order(entity) for entity in ENTITIES}
+        run = self._fitted()
+        return item_dimensions(run, items=names["item"], users=names["user"], target=target)
 
     @renewing
     def item_parameters(self, *, fit: bool = True, unit: Unit = "logit") -> Table:

@@ -16,10 +16,12 @@ from dsgmcmc.posterior.draws import ENTITIES
 from dsgmcmc.posterior.fitted.state import FittedState, renewing
 from dsgmcmc.posterior.index import refuse_unknown, unknown_names
 from dsgmcmc.posterior.matrix.labels import RowsOf
+from dsgmcmc.posterior.matrix.pairs import drawn_pairs
 from dsgmcmc.posterior.rows.new_ratings import bounds_of
 from dsgmcmc.posterior.settings import PredictOptions
 from dsgmcmc.ratings.format import known_by_bounds
 from dsgmcmc.ratings.names import names_of
+from dsgmcmc.tables.draws import Draws
 from dsgmcmc.terminal import warn
 from dsgmcmc.types import Array, Float64, Int32
 
@@ -81,6 +83,11 @@ class Predictions(FittedState):
         self, X: Any, return_std: Literal[True], *, of_mean: bool = False
     ) -> tuple[Float64, Float64]: ...
 
+    @overload
+    def predict(
+        self, X: Any, return_std: Literal[False] = False, *, of_mean: bool = False, draws: int
+    ) -> Draws: ...
+
     def predict(
         self,
         X: Any,
@@ -88,7 +95,8 @@ class Predictions(FittedState):
         *,
         of_mean: bool = False,
         at_least: float | None = None,
-    ) -> Float64 | tuple[Float64, Float64]:
+        draws: int = 0,
+    ) -> Float64 | tuple[Float64, Float64] | Draws:
         """Predict ratings: their means or, under student-t with scale log, their medians.
 
         Parameters
@@ -101,11 +109,16 @@ class Predictions(FittedState):
             Predict the expected rating, whose standard deviation has no noise.
         at_least : float, optional
             Return the probabilities of a rating of at least this value, in place of means.
+        draws : int
+            Number of draws of new ratings or, with `of_mean`, of expected ratings, in place of
+            means. They are those of `complete`, of all pairs together.
 
         Returns
         -------
         mean : (n,) float64
         std : (n,) float64, if `return_std`
+        Draws, if `draws`
+            A table with the names of the pairs, and ``rating_1`` and so on.
 
         Raises
         ------
@@ -116,6 +129,10 @@ class Predictions(FittedState):
             If the model is not fitted: scikit-learn's error if the program has imported
             scikit-learn, else the error of `dsgmcmc.errors`.
         """
+        if draws:
+            if return_std or at_least is not None:
+                raise InputError("give either draws, or return_std or at_least")
+            return self._drawn(X, draws, of_mean)
         if at_least is not None:
             if return_std or of_mean:
                 raise InputError("at_least returns probabilities: leave out return_std and of_mean")
@@ -127,6 +144,23 @@ class Predictions(FittedState):
         if return_std:
             return mean, prediction.sd.astype(np.float64)
         return mean
+
+    @renewing
+    def _drawn(self, X: Any, draws: int, of_mean: bool) -> Draws:
+        """Return draws of the ratings, or of the expected ratings, of pairs."""
+        run = self._fitted()
+        if not isinstance(draws, int | np.integer) or draws < 0:
+            raise InputError(f"draws={draws!r}: expected a whole number of draws")
+        if run.directions:
+            raise InputError("cells of three directions are not drawn: leave out draws")
+        names = self._pairs(X)
+        predictor, users, items = self._predictor_of(names, PredictOptions(clip=self.clip))
+        of_users, of_items = names
+        array = drawn_pairs(
+            predictor, (users, of_users), (items, of_items), draws=draws, noise=not of_mean
+        )
+        labels = {**run.users.table(of_users), **run.items.table(of_items)}
+        return Draws(labels, "rating", array, "rating")
 
     def predict_interval(
         self, X: Any, level: float = 0.9, *, of_mean: bool = False

@@ -235,6 +235,9 @@ def test_plausible_values_have_one_unit(ability, difficulty, slopes):
     table = np.array([values[f"ability_{k}"] for k in range(1, 61)])
     np.testing.assert_allclose(table.mean(axis=1), 0, atol=1e-6)
     np.testing.assert_allclose(table.std(axis=1), 1, rtol=1e-6)
+    array = values.to_xarray()
+    assert (array.dims, array.attrs) == (("draw", "user_id"), {"unit": "sd"})
+    np.testing.assert_array_equal(array.sel(user_id=7), table[:, 7])
     difference = table[:, ::2].mean(axis=1) - table[:, 1::2].mean(axis=1)
     expected = np.sqrt(np.square(users["ability_sd"]).sum()) / (PUPILS / 2)
     assert difference.std() == pytest.approx(expected, rel=0.25)  # 60 draws: 0.09
@@ -273,6 +276,12 @@ def test_the_command_writes_both_sides(tmp_path):
     users = table[table["side"] == "user"]
     assert len(users) == len(made.run.users)
     assert users["ability"].notna().all()
+    values = tmp_path / "values.csv"
+    typed("export", made.path, "--items", "--draws", "--out", values).expect(0)
+    number = len(made.run.draws)
+    drawn = open_run(made.path).user_parameters(draws=number)
+    written = pd.read_csv(values)
+    np.testing.assert_allclose(written[f"ability_{number}"], drawn[f"ability_{number}"])
     again = typed("export", made.path, "--items", "--out", out)
     assert again.code == 2
     assert "exists" in again.err

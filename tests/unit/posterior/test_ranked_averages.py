@@ -68,6 +68,42 @@ def test_draws_of_expected_values_have_no_noise(model, yields):
         model.complete(noise=False)
 
 
+def test_draws_of_pairs_are_those_of_the_matrix(model, tmp_path):
+    """With noise and without. They have labels in every form; an unknown variety is one row in all
+    its pairs, and unknown varieties are independent.
+    """
+    pairs = pd.DataFrame(
+        {
+            "user": ["v9", "v3", "new", "new", "other", "v3"],
+            "item": ["e2", "e5", "e1", "e2", "e2", "e2"],
+        }
+    )
+    draws = model.predict(pairs, draws=80, of_mean=True)
+    for found, noise in ((draws, False), (model.predict(pairs, draws=80), True)):
+        matrices = model.complete(known="fitted", draws=80, noise=noise)
+        cells = [[matrix.loc["v3", "e5"], matrix.loc["v9", "e2"]] for matrix in matrices]
+        np.testing.assert_array_equal(found.array[:, [1, 0]], cells)
+    mean, sd = model.predict(pairs, return_std=True, of_mean=True)
+    np.testing.assert_allclose(draws.array.mean(axis=0), mean, atol=0.5)  # sd 1, 80 draws: 0.11
+    np.testing.assert_allclose(draws.array.std(axis=0), sd, rtol=0.4)
+    of_new = np.corrcoef(draws.array[:, 2:5].T)
+    assert of_new[0, 1] > 0.7
+    assert abs(of_new[1, 2]) < 0.5
+    assert draws["user_id"].tolist() == pairs["user"].tolist()
+    array = draws.to_xarray()
+    assert (array.dims, array.name, array.attrs) == (("draw", "pair"), "rating", {"unit": "rating"})
+    assert array["item_id"].values.tolist() == pairs["item"].tolist()
+    draws.write(tmp_path / "draws.parquet")
+    written = pd.read_parquet(tmp_path / "draws.parquet")
+    pd.testing.assert_frame_equal(written, draws.to_pandas(), check_dtype=False)
+    with pytest.raises(InputError, match="exists"):
+        draws.write(tmp_path / "draws.parquet")
+    with pytest.raises(InputError, match="give either draws"):
+        model.predict(pairs, True, draws=3)
+    with pytest.raises(InputError, match="draws=-1"):
+        model.predict(pairs, draws=-1)
+
+
 def test_over_some_rows_alone(model):
     """In one environment the ranking is that of its cells."""
     table = model.ranking("user", over=["e3"])
