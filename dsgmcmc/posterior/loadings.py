@@ -31,7 +31,6 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.linalg import eigh
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.index import Vocabulary
@@ -339,12 +338,12 @@ def oblique(loadings: Float64, belongs: Mask) -> Float64:
 
     Scores with the covariance I have variances 1 afterwards.
     """
-    total = loadings.T @ loadings
+    to_orthonormal = np.linalg.inv(np.linalg.qr(loadings)[1])  # of columns
     columns = []
     for k in range(loadings.shape[1]):
         others = loadings[~belongs[:, k]]
-        _, vectors = eigh(others.T @ others, total, subset_by_index=[0, 0])
-        column = vectors[:, 0]
+        _, _, right = np.linalg.svd(np.linalg.qr(others @ to_orthonormal)[1])
+        column = to_orthonormal @ right[-1]
         columns.append(column * np.sign(((loadings[belongs[:, k]] @ column) ** 3).sum()))
     turn = np.column_stack(columns)
     inverse = np.linalg.inv(turn)
