@@ -54,7 +54,7 @@ NODES = {
     "model": 83_200,
     "parallel": 10_350,
     "plots": 9_000,
-    "posterior": 80_850,
+    "posterior": 82_650,
     "prepare": 14_300,
     "ratings": 15_850,
     "runs": 30_750,
