@@ -257,11 +257,18 @@ def _headings(ranking: Ranking) -> list[str]:
     return ["rank", ranking.score_name, *uncertainty, "ratings", "item", "name"]
 
 
+def _written(score: float) -> str:
+    """Write a score with three decimals, or with two digits if it is small."""
+    if abs(score) < 0.01:
+        return f"{score:.2g}"
+    return f"{score:.3f}"
+
+
 def _row_of(line: dict[str, Any], columns: Sequence[str]) -> list[str]:
     """Format a recommended item, named by these columns, as a row of a table; its title is last."""
     row = [
         str(line["rank"]),
-        f"{line['score']:.3f}",
+        _written(line["score"]),
         f"{line['sd']:.2f}",
         f"{line['q05']:.2f} to {line['q95']:.2f}",
         f"{line['ratings']:,}",

@@ -44,7 +44,7 @@ PARAMETERS_OF_SAMPLE = 34
 #: into fewer lines changes nothing. Whoever raises a number says in the changelog, under *Taken
 #: out*, what went for it.
 NODES = {
-    "cli": 8_850,
+    "cli": 8_900,
     "config": 6_050,
     "densities": 23_950,
     "diagnostics": 17_750,
