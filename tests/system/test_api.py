@@ -404,7 +404,7 @@ SOME = [[u, i, u + i] for u in range(9) for i in range(9)]
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda m: m.recommend([1], by="foo"), "by: must be 'likely', 'exposure', 'mean'"),
+        (lambda m: m.recommend([1], by="foo"), "by: must be 'likely', 'explore', 'exposure'"),
         (lambda m: m.recommend("u42"), "the run's users have integer names; found u42"),
         (
             lambda m: m.recommend([[1, 2]]),
