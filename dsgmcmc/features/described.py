@@ -21,7 +21,7 @@ from dsgmcmc.features.values import batches, select_cells
 from dsgmcmc.input.detect import open_table
 from dsgmcmc.input.roles import refuse_repeated
 from dsgmcmc.input.sources.base import Source
-from dsgmcmc.input.sources.marks import find_mark, with_point_sql
+from dsgmcmc.input.sources.marks import mark_of, with_point_sql
 from dsgmcmc.input.sources.matrix import read_matrix
 from dsgmcmc.input.sources.tables import (
     SHOWN,
@@ -447,10 +447,7 @@ def _read_table(
     parts = [f"nullif(trim({source.name(k)}), '')" for k in positions]
     columns = [f"{join_sql(parts)} AS id"]
     for k in others:
-        text = _text(source, k, description.separator)
-        mark = _mark_of(source, k)
-        if mark is not None:
-            text = with_point_sql(text, mark)
+        text = with_point_sql(_text(source, k, description.separator), _mark_of(source, k))
         is_empty = is_missing(text, described.words[names[k]])
         columns.append(f"CASE WHEN NOT {is_empty} THEN trim({text}) END AS c{k}")
     source.create(
@@ -470,14 +467,14 @@ def _read_table(
     return described
 
 
-def _mark_of(source: Source, k: int) -> str | None:
-    """Return the mark of decimals in a column of a file, if its first rows tell.
+def _mark_of(source: Source, k: int) -> str:
+    """Return the mark of decimals in a column of a file, if its first rows tell; else "".
 
     Where commas delimit columns, a text such as 1,2 may be a list.
     """
     if source.delimiter == ",":
-        return None
-    return find_mark(row[k] for row in source.sample if k < len(row))
+        return ""
+    return mark_of(None, (row[k] for row in source.sample if k < len(row)))
 
 
 def _open_description(db: Session, path: Path, entity: str, n_known: int) -> Source:

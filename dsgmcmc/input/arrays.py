@@ -42,7 +42,6 @@ from dsgmcmc.input.sources.annotated import (
 )
 from dsgmcmc.input.sources.columns import MemoryTable
 from dsgmcmc.input.sources.labelled import refuse_filling
-from dsgmcmc.input.sources.marks import describe_mark
 from dsgmcmc.input.sources.matrix import stored_cells
 from dsgmcmc.input.values import not_rated_sql
 from dsgmcmc.input.wide import ENTRIES, Block, Cells, WideMatrix, describe_matrix
@@ -314,7 +313,7 @@ def _wide_table(X: Any, form: Reading) -> RatingsTable:
     return RatingsTable(
         MemoryTable.of(Path("ratings"), names),
         ENTRIES,
-        about=describe_matrix(matrix.labels, matrix.named_by) + describe_mark(matrix.mark),
+        about=describe_matrix(matrix.labels, matrix.named_by, matrix.mark),
         matrix=WideMatrix(names["item"], matrix.labels, [block]),
     )
 

@@ -274,14 +274,15 @@ def _refuse_late(path: Path, left_out: set[int], first_line: int) -> None:
 def parse_skipped(text: str) -> set[int]:
     """Return the numbers of lines in a text such as ``1-3,5``; raise InputError for another one."""
     numbers = set[int]()
+    if not text:
+        return numbers
     for part in text.split(","):
         found = re.fullmatch(r"\s*([1-9][0-9]{0,5})(?:-([1-9][0-9]{0,5}))?\s*", part)
-        if found is None and text:
+        if found is None:
             raise InputError(
                 f"{named('skip_rows')} {text}: expected numbers of lines, such as 2, or 1-3"
             )
-        if found is not None:
-            numbers |= set(range(int(found[1]), int(found[2] or found[1]) + 1))
+        numbers |= set(range(int(found[1]), int(found[2] or found[1]) + 1))
     return numbers
 
 
@@ -325,7 +326,7 @@ def _commented_header(
     """
     widths = {len(row) for row in rows}
     last = comments[-1]
-    fields = [field.strip() for field in _split(last.lstrip("#%").lstrip(" "), delimiter)]
+    fields = _stripped(_split(last.lstrip("#%").lstrip(" "), delimiter))
     has_usual_name = any(find_column(fields, role) is not None for role in ("user", "item"))
     is_as_wide = bool(widths & {len(fields), len(fields) + 1})
     if (

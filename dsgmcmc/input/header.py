@@ -97,9 +97,7 @@ class Head:
 
         A code for "not rated" may be a name, and so may a word for true or false.
         """
-        plain: str | None = text
-        if self._mark:
-            plain = with_point(text, self._mark)
+        plain = with_point(text, self._mark)
         if plain is not None and is_number(plain):
             return float(plain)
         return np.nan if np.isnan(cell) else np.inf

@@ -28,7 +28,7 @@ from dsgmcmc.input.roles import (
     names_recur,
 )
 from dsgmcmc.input.sources.base import Source
-from dsgmcmc.input.sources.marks import describe_mark, find_mark, may_be_number
+from dsgmcmc.input.sources.marks import describe_mark, mark_of, may_be_number
 from dsgmcmc.input.sources.matrix import Entries
 from dsgmcmc.input.sources.tables import (
     add_columns,
@@ -160,10 +160,8 @@ class RatingsTable(NamedTuple):
     def marked(self, choice: Reading) -> Self:
         """Return the table with the mark of its decimals, as users say or the first rows show."""
         measured = [self.columns[role] for role in ("rating", *MEASURES) if role in self.columns]
-        mark = choice.decimal
-        if mark is None:
-            mark = find_mark(row[k] for row in self.file.sample for k in measured if k < len(row))
-        return self._replace(file=replace(self.file, mark=mark or ""))
+        texts = (row[k] for row in self.file.sample for k in measured if k < len(row))
+        return self._replace(file=replace(self.file, mark=mark_of(choice.decimal, texts)))
 
     @property
     def named_columns(self) -> dict[str, str]:
@@ -260,7 +258,7 @@ def open_long(db: Session, path: Path, choice: Reading) -> Source:
     def is_header(fields: list[str], rows: list[list[str]]) -> bool:
         if choice.first_line is not None:
             return choice.first_line == "names"
-        return not any(may_be_number(field) for field in fields)
+        return not any(map(may_be_number, fields))
 
     file = open_table(db, path, is_header, choice=choice)
     names_columns = bool(set(expand_parts(choice.columns, file.names).values()) & set(file.names))

@@ -23,7 +23,7 @@ from dsgmcmc.input.bounds import cell_bound, is_bound
 from dsgmcmc.input.roles import Heading, locate
 from dsgmcmc.input.sources.annotated import is_annotated
 from dsgmcmc.input.sources.columns import MemoryTable
-from dsgmcmc.input.sources.marks import find_mark, may_be_number
+from dsgmcmc.input.sources.marks import mark_of, may_be_number
 from dsgmcmc.input.values import TRUTH, are_codes, missing_words
 from dsgmcmc.input.wide import CellReader, counts_cells, ignored_columns, refuse_names
 from dsgmcmc.ratings.names import array_of
@@ -107,7 +107,7 @@ def read_matrix(X: Any, form: Reading) -> Matrix:
         raise InputError(f"{where} has no column of an item")
     labels = [labels[k] for k in items]
     users = np.arange(len(table)) if names is None else names
-    mark = form.decimal or find_mark(filter(_is_text, table[:_SAMPLE].flat)) or ""
+    mark = mark_of(form.decimal, filter(_is_text, table[:_SAMPLE].flat))
     source = replace(MemoryTable.of(Path("the matrix"), {}), first_row=0, mark=mark)
     reader = CellReader(
         source, texts_of(array_of(labels)), missing_words(form.missing), columns=items

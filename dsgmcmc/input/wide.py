@@ -34,8 +34,8 @@ from dsgmcmc.input.sources.base import Source
 from dsgmcmc.input.sources.columns import MemoryTable
 from dsgmcmc.input.sources.marks import (
     describe_mark,
-    find_mark,
     is_by_other_mark,
+    mark_of,
     marks_advice,
     with_point,
 )
@@ -103,8 +103,6 @@ class _Numbers(dict[str | None, float]):
 
     def _plain(self, text: str) -> str:
         """Return the text of a number as Python reads it; others, and other numbers, as none."""
-        if not self._mark:
-            return text
         return with_point(text, self._mark) or "no number"
 
     def bounds(self, rows: Sequence[Sequence[str | None]], width: int) -> Float64:
@@ -262,7 +260,7 @@ def inspect_wide(db: Session, path: Path, choice: Reading) -> tuple[Source, dict
         return dense, ENTRIES
     if table.is_parsed or table.delimiter == "::":
         raise InputError(f"{path} has a line for each rating: leave out {named('matrix')}")
-    table = replace(table, mark=_mark_of(choice, table.sample))
+    table = replace(table, mark=_mark_in(table.sample, choice))
     if table.header and choice.first_line is None:
         _refuse_second_header(table, choice.missing)
     heading = Heading.of(table)
@@ -305,8 +303,7 @@ def _refuse_second_header(table: Source, missing: Sequence[str]) -> None:
     if len(table.sample) < 2:
         return
     fields = table.sample[0]
-    read = _Numbers(missing, table.mark).table
-    if Head(fields, table.sample[1:], read, mark=table.mark).may_be_second_header():
+    if _head(fields, table.sample[1:], missing, table.mark).may_be_second_header():
         where = table.where(0)
         raise InputError(
             f"{table.path}: {where} ({shortened(list(fields))}) has whole numbers above decimals:"
@@ -427,14 +424,20 @@ def _is_header(fields: list[str], rows: list[list[str]], *, path: Path, choice: 
         return choice.first_line == "names"
     if user in fields and not str(user).isdecimal():
         return True
-    mark = _mark_of(choice, rows)
-    head = Head(fields, rows, _Numbers(choice.missing, mark).table, mark=mark)
+    head = _head(fields, rows, choice.missing, _mark_in(rows, choice))
     return judge_first_line(path, head, fields)
 
 
-def _mark_of(choice: Reading, rows: Iterable[Sequence[str]]) -> str:
-    """Return the mark of decimals in rows of a matrix, as users say or the rows show."""
-    return choice.decimal or find_mark(chain.from_iterable(rows)) or ""
+def _head(
+    fields: Sequence[str], rows: Sequence[Sequence[str]], missing: Sequence[str], mark: str
+) -> Head:
+    """Return a line, and the rows below, whose numbers have a mark before their decimals."""
+    return Head(fields, rows, _Numbers(missing, mark).table, mark=mark)
+
+
+def _mark_in(rows: Iterable[Sequence[str]], choice: Reading) -> str:
+    """Return the mark of decimals in all cells of some rows of a matrix."""
+    return mark_of(choice.decimal, chain.from_iterable(rows))
 
 
 class WideRows(NamedTuple):
@@ -721,7 +724,7 @@ def describe_wide(table: Source, roles: Mapping[str, int]) -> str:
     users = "numbered"
     if "user" in roles:
         users = f"named by {table.names[roles['user']] or 'the first column'}"
-    text = describe_matrix(others, users, has_names=table.header) + describe_mark(table.mark)
+    text = describe_matrix(others, users, table.mark, has_names=table.header)
     text += describe_ignored(
         [table.names[k] for role, k in roles.items() if role.startswith("ignored ")]
     )
@@ -730,9 +733,12 @@ def describe_wide(table: Source, roles: Mapping[str, int]) -> str:
     return text
 
 
-def describe_matrix(items: Sequence[object], users: str, *, has_names: bool = True) -> str:
+def describe_matrix(
+    items: Sequence[object], users: str, mark: str, *, has_names: bool = True
+) -> str:
     """Describe how a matrix was read; `users` says how users are named."""
     named_items = "numbered"
     if has_names and len(items) > 1:
         named_items = f"named {items[0]}, {items[1]}, ..."
-    return f"a row a user ({users}), {len(items):,} columns the items ({named_items})"
+    text = f"a row a user ({users}), {len(items):,} columns the items ({named_items})"
+    return text + describe_mark(mark)

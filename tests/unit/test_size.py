@@ -48,7 +48,7 @@ NODES = {
     "config": 6_050,
     "densities": 23_950,
     "diagnostics": 17_750,
-    "features": 16_650,
+    "features": 16_600,
     "input": 51_500,
     "kernels": 29_850,
     "model": 83_200,

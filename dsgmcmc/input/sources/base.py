@@ -16,7 +16,7 @@ from typing import IO, ClassVar, cast
 
 from dsgmcmc.errors import refusing
 from dsgmcmc.input.sources.marks import number_sql, with_point_sql
-from dsgmcmc.tables.session import Session, as_number, literal, reading
+from dsgmcmc.tables.session import Session, literal, reading
 
 #: Option without which DuckDB derives columns from folders named COLUMN=VALUE.
 AS_STORED = "hive_partitioning = false"
@@ -148,10 +148,8 @@ class Source(ABC):
 
     def number_of_text(self, k: int) -> str:
         """Return SQL for a column of numbers as their decimals say, also in single precision."""
-        text = f"c{k}::VARCHAR"
-        if self.mark and self._has_texts(k):
-            return number_sql(text, self.mark)
-        return as_number(text)
+        mark = self.mark if self._has_texts(k) else ""
+        return number_sql(f"c{k}::VARCHAR", mark)
 
     def _has_texts(self, k: int) -> bool:
         """Whether a column has texts by its type."""
@@ -176,9 +174,7 @@ class Source(ABC):
 
         Rows are counted from `first`. Numbers in bounds have decimal points.
         """
-        text = f"trim(c{k}::VARCHAR)"
-        if self.mark:
-            text = with_point_sql(text, self.mark)
+        text = with_point_sql(f"trim(c{k}::VARCHAR)", self.mark)
         rows = f"SELECT row_number() OVER () - 1 + {first} AS row, {text} AS text"
         self.create(
             db,

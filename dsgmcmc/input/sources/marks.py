@@ -1,7 +1,8 @@
 """The marks in numbers: decimal commas as in 8,70 and 1.234,5, and thousands as in 1,234.5.
 
 Users say which mark begins the decimals of a column, or texts in the column allow one reading
-alone. Either way the other mark, or a blank, may stand between thousands.
+alone. Either way the other mark, or a blank, may stand between thousands. The mark "" stands for
+numbers as Python and DuckDB read them: a decimal point, and nothing between thousands.
 """
 
 from __future__ import annotations
@@ -59,6 +60,11 @@ def find_mark(texts: Iterable[str | None]) -> Mark | None:
     return None
 
 
+def mark_of(said: str | None, texts: Iterable[str | None]) -> str:
+    """Return the mark of a column: what users have said, or what its texts show, or ""."""
+    return said or find_mark(texts) or ""
+
+
 def may_be_number(text: str) -> bool:
     """Whether a text is a number by one of the marks."""
     return any(re.fullmatch(rf"\s*{_number(mark)}\s*", text) for mark in _THOUSANDS)
@@ -87,6 +93,8 @@ def with_point(text: str, mark: str) -> str | None:
 
     Other texts stay as they are, and those that are numbers by another mark become None.
     """
+    if not mark:
+        return text
     if re.fullmatch(_bound(mark), text):
         return re.sub(f"[{_THOUSANDS[mark]}]", "", text).replace(mark, ".")
     if may_be_number(text):
@@ -96,25 +104,29 @@ def with_point(text: str, mark: str) -> str | None:
 
 def with_point_sql(text: str, mark: str) -> str:
     """Return SQL of a text whose number, or bound, has a decimal point; others are as they are."""
-    thousands = literal(f"[{_THOUSANDS[mark]}]")
-    plain = f"replace(regexp_replace({text}, {thousands}, '', 'g'), '{mark}', '.')"
-    return (
-        f"CASE WHEN regexp_full_match({text}, {literal(_bound(mark))}) THEN {plain} ELSE {text} END"
-    )
+    if not mark:
+        return text
+    return f"CASE WHEN {_is_bound_sql(text, mark)} THEN {_plain_sql(text, mark)} ELSE {text} END"
 
 
 def is_by_other_mark(text: str, mark: str) -> bool:
-    """Whether a text is a number, but not by the mark of its column ("" for a point)."""
-    plain: str | None = text
-    if mark:
-        plain = with_point(text, mark)
+    """Whether a text is a number, but not by the mark of its column."""
+    plain = with_point(text, mark)
     return may_be_number(text) and (plain is None or not is_number(plain))
 
 
 def number_sql(text: str, mark: str) -> str:
     """Return SQL of a text as a number by a mark of decimals, or NULL."""
-    number = as_number(with_point_sql(text, mark))
+    if not mark:
+        return as_number(text)
+    number = as_number(_plain_sql(text, mark))
     return f"CASE WHEN {_is_bound_sql(text, mark)} THEN {number} END"
+
+
+def _plain_sql(text: str, mark: str) -> str:
+    """Return SQL of the text of a number, or a bound, with a decimal point alone."""
+    thousands = literal(f"[{_THOUSANDS[mark]}]")
+    return f"replace(regexp_replace({text}, {thousands}, '', 'g'), '{mark}', '.')"
 
 
 def _is_bound_sql(text: str, mark: str) -> str:
