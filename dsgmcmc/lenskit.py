@@ -14,8 +14,8 @@ from pydantic import BaseModel
 from dsgmcmc.bpmf import BPMF
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.fitted import FittedModel
-from dsgmcmc.posterior.lists.ranking import PATTERN_RULES, Ranking, Scorer
-from dsgmcmc.posterior.settings import By
+from dsgmcmc.posterior.lists.ranking import Ranking, Scorer
+from dsgmcmc.posterior.settings import PATTERN_RULES, By
 from dsgmcmc.types import Array
 
 

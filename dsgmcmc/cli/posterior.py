@@ -180,9 +180,8 @@ def recommend(
     """
     from dsgmcmc.posterior.cells.fitted_rows import open_rows
     from dsgmcmc.posterior.lists.exposure_of_run import exposure_file
-    from dsgmcmc.posterior.lists.ranking import PATTERN_RULES
     from dsgmcmc.posterior.lists.request import Request, lists
-    from dsgmcmc.posterior.settings import RecommendSettings
+    from dsgmcmc.posterior.settings import PATTERN_RULES, RecommendSettings
 
     settings = RecommendSettings.from_settings(options)
     is_printed = out is None and not as_json

@@ -115,11 +115,6 @@ def loadings_at(run: Run, position: int) -> Float64:
     return _of_run(run, position).items
 
 
-def scores_at(run: Run, position: int) -> Float64:
-    """Return the scores (users, K) at a saved draw, in the orientation of the draw."""
-    return _of_run(run, position).users
-
-
 @dataclass(frozen=True)
 class Orientation:
     """Rotations of draws to a common orientation.

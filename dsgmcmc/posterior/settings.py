@@ -15,6 +15,8 @@ from dsgmcmc.settings import Checked, named, setting
 
 #: Rules that rank items.
 By = Literal["likely", "explore", "exposure", "mean", "ucb", "lcb", "thompson", "sd"]
+#: Rules that use the pattern of the ratings.
+PATTERN_RULES = ("likely", "explore", "exposure")
 #: What is done with unknown users and items of a file.
 Unknown = Literal["refuse", "prior"]
 #: Probability of intervals unless users say another one.
@@ -188,7 +190,7 @@ class RankingOptions(Checked):
                 f"{named('by')} {self.by} does not use {named('at_least')}: leave it out, or rank"
                 " by mean"
             )
-        if self.lowest and self.by in ("likely", "explore", "exposure"):
+        if self.lowest and self.by in PATTERN_RULES:
             raise ValueError(
                 f"{named('by')} {self.by} has no lowest that anybody wants: rank by mean, ucb, lcb,"
                 f" sd or thompson, or leave out {named('lowest')}"

@@ -28,13 +28,13 @@ class UsersByRow(NamedTuple):
     rows : (n,) int32
     newcomers : FoldIn or None
         The rows that were folded in, which follow those of the run.
-    unknown : list
+    unknown : sequence
         Names of users of whom nothing is known, whose rows follow these.
     """
 
     rows: Int32
     newcomers: FoldIn | None
-    unknown: list[Any] = []  # noqa: RUF012 (of a NamedTuple)
+    unknown: Sequence[Any] = ()
 
 
 class FittedRows:

@@ -45,14 +45,12 @@ from dsgmcmc.posterior.lists.screen import Bounds, Screen
 from dsgmcmc.posterior.rated import Rated
 from dsgmcmc.posterior.rows.added import FoldIn, number_of_users
 from dsgmcmc.posterior.run import Run, once
-from dsgmcmc.posterior.settings import PredictOptions, RankingOptions
+from dsgmcmc.posterior.settings import PATTERN_RULES, PredictOptions, RankingOptions
 from dsgmcmc.terminal import warn
 from dsgmcmc.types import Array, Float32, Float64, Int32, Int64, Mask
 
 Columns = dict[str, Array]
 
-#: Rules that use the pattern of the ratings.
-PATTERN_RULES = ("likely", "explore", "exposure")
 #: Rules that score a user at one draw from the posterior.
 DRAWN_RULES = ("thompson", "explore")
 #: Signs of the sd in the scores of the rules that use it.
@@ -161,26 +159,22 @@ class Scorer:
         `first` is the position of the first user among all users of the ranking.
         """
         if self.ranking.by in DRAWN_RULES:
-            return self._at_one_draw(self.rows_of(users), first)
+            return self._at_one_draw(self._rows_of(users), first)
         rows = np.repeat(users, len(self.items))
         items = np.tile(self.items, len(users))
         return self.scores_of_pairs(rows, items).reshape(len(users), len(self.items))
 
     def scores_of_pairs(self, users: Int32, items: Int32) -> Float64:
         """Return the scores of pairs of a user and an item, (n,) float64."""
-        return self._scores(self.predictor, self.rows_of(users), items)
+        return self._scores(self.predictor, self._rows_of(users), items)
 
-    def rows_of(self, users: Int32) -> Int32:
-        """Return the rows by which users are scored: -1, the prior, if nothing is known of them.
+    def _rows_of(self, users: Int32) -> Int32:
+        return scored_rows(self.run, users, self.predictor.newcomers)
 
-        Such users have no training ratings, and no features. Their rows at saved draws are draws
-        from the prior, so that their lists would differ by chance.
-        """
-        is_unknown = users >= number_of_users(self.run, self.predictor.newcomers)
-        if not self.run.feature_names("user"):
-            sampled = np.flatnonzero(users < len(self.run.users))
-            is_unknown[sampled] = self.run.counts("user")[users[sampled]] == 0
-        return np.where(is_unknown, np.int32(-1), users)
+    def are_known(self, users: Int32) -> bool:
+        """Return whether all users have rows at saved draws."""
+        rows = self._rows_of(users)
+        return bool(((rows >= 0) & (rows < len(self.run.users))).all())
 
     def bounds(self, users: Int32) -> Bounds:
         """Return bounds of the scores of all items for users that the run knows."""
@@ -246,6 +240,19 @@ class Scorer:
             of_pairs = self._scores(at_draw, rows, items, [position])
             scores[of_draw] = of_pairs.reshape(len(of_draw), len(self.items))
         return scores
+
+
+def scored_rows(run: Run, users: Int32, newcomers: FoldIn | None) -> Int32:
+    """Return the rows by which users are scored: -1, the prior, if nothing is known of them.
+
+    Such users have no training ratings, and no features. Their rows at saved draws are draws from
+    the prior, so that their lists would differ by chance.
+    """
+    is_unknown = users >= number_of_users(run, newcomers)
+    if not run.feature_names("user"):
+        sampled = np.flatnonzero(users < len(run.users))
+        is_unknown[sampled] = run.counts("user")[users[sampled]] == 0
+    return np.where(is_unknown, np.int32(-1), users)
 
 
 class RankedItems(NamedTuple):
@@ -392,9 +399,9 @@ def _log_exposures(run: Run, ranking: Ranking, users: Int32, history: History) -
     if not ranking.include_rated:
         for row, items in zip(added, history.of_users(users), strict=True):
             row[items] = -np.inf
-    for row, user in zip(added, users.tolist(), strict=True):
-        if ranking.excluded and user in ranking.excluded:
-            row[ranking.excluded[user]] = -np.inf
+    if ranking.excluded:
+        for row, user in zip(added, users.tolist(), strict=True):
+            row[ranking.excluded.get(user, [])] = -np.inf
     if ranking.among is not None:
         added[:, ~ranking.among] = -np.inf
     return added
@@ -407,15 +414,9 @@ def _can_be_screened(scorer: Scorer, users: Int32, top: int) -> bool:
     """
     if scorer.ranking.by in (*DRAWN_RULES, "sd"):
         return False
-    if not _are_known(scorer, users) and not _is_bounded_by_exposure(scorer):
+    if not scorer.are_known(users) and not _is_bounded_by_exposure(scorer):
         return False
     return 2 * top <= len(scorer.run.items)
-
-
-def _are_known(scorer: Scorer, users: Int32) -> bool:
-    """Return whether all users have rows at saved draws."""
-    rows = scorer.rows_of(users)
-    return bool(((rows >= 0) & (rows < len(scorer.run.users))).all())
 
 
 def _is_bounded_by_exposure(scorer: Scorer) -> bool:
@@ -454,7 +455,7 @@ def _may_be_best(
     if known is not None:
         candidates = find_candidates(known, np.full_like(known, _MARGIN), added, top)
         is_few = candidates.sum() < _SHARE * candidates.size
-        if is_few or not _are_known(scorer, users):
+        if is_few or not scorer.are_known(users):
             return candidates
     if scorer.screen is None:
         return np.isfinite(added)
@@ -568,7 +569,6 @@ def recommendations(
     if ranking.needs_ratings:
         rated = model.rated(users.rows)
     predictor = Predictor(run, PredictOptions(of_mean=True, clip=ranking.clip), newcomers)
-    scorer = Scorer(run, ranking, newcomers)
     counts = run.counts("item")
     names = run.users.ids
     if newcomers is not None:
@@ -576,7 +576,7 @@ def recommendations(
     if users.unknown:
         names = np.concatenate([names, run.users.typed(users.unknown)])
     for ranked in recommend(run, users.rows, ranking, rated, newcomers=newcomers):
-        prediction = predictor(scorer.rows_of(ranked.users), ranked.items)
+        prediction = predictor(scored_rows(run, ranked.users, newcomers), ranked.items)
         columns: Columns = {
             **run.users.table(names[ranked.users]),
             **run.items.table(run.items.ids[ranked.items]),
