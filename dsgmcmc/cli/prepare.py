@@ -144,6 +144,11 @@ def _notes(summary: Summary, settings: PrepareSettings) -> list[str]:
             f"{summary.duplicates:,} ratings repeat the user and item of another rating: {used}"
             " (--duplicates)"
         )
+    if summary.replicates and settings.duplicates is None:
+        notes.append(
+            f"{summary.replicates:,} ratings are replicates: pairs were measured more than once,"
+            " and differ; every measurement counts (--duplicates last uses one for each pair)"
+        )
     if summary.ratings < FEW_RATINGS:
         notes.append(
             f"{summary.ratings} ratings are few: the prior dominates predictions, and intervals are"

@@ -19,6 +19,8 @@ from dsgmcmc.tables.session import Session
 from dsgmcmc.tables.usual import shortened
 from dsgmcmc.types import Array
 
+#: Different ratings that a scale of levels may have.
+MOST_LEVELS = 50
 #: Parts of the range of ratings. Values in one part count as one in the search for codes.
 _BINS = 1 << 20
 _WIDE_RANGE = 1e4  # ratio of the largest and the least positive rating from which parts are ratios
@@ -26,7 +28,6 @@ _TYPICAL = 100_000  # ratings that show the quartiles of all
 _MOST_LEVELS = 25  # of a scale
 _SHOWING_LEVELS = 200_000  # ratings that show the levels of items
 _JUDGED = 12  # ratings from which those of an item are judged
-_SCALE = 50  # different ratings that a scale may have
 _TIED = 0.1  # share of ratings that are equal to the lowest
 _REACH = 1000  # interquartile ranges from the median, beyond which a rating is in doubt
 
@@ -107,7 +108,7 @@ def find_limits(db: Session, codes: Sequence[float]) -> str:
     """
     step = 1 + scalar(db, "SELECT count(*) FROM raw") // _TYPICAL
     sample = f"hash(raw.rowid) % {step} = 0"
-    if scalar(db, f"SELECT approx_count_distinct(rating) FROM raw WHERE {sample}") <= _SCALE:
+    if scalar(db, f"SELECT approx_count_distinct(rating) FROM raw WHERE {sample}") <= MOST_LEVELS:
         return ""
     sample += "".join(f" AND rating != {code!r}" for code in codes)
     if "lower" in measures_of(db):

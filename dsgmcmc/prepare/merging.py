@@ -13,6 +13,7 @@ from typing import NamedTuple
 from dsgmcmc.errors import InputError
 from dsgmcmc.input.sources.tables import SHOWN, scalar
 from dsgmcmc.prepare.arrange import FIELD_END, Entities, fields_of, hash_sql
+from dsgmcmc.prepare.doubts import MOST_LEVELS
 from dsgmcmc.ratings.format import Side
 from dsgmcmc.ratings.names import BETWEEN, split_name
 from dsgmcmc.settings import named
@@ -31,8 +32,8 @@ class Merging(NamedTuple):
     ----------
     seed : int
         Seed of the hashes.
-    duplicates : {"error", "first", "last", "mean", "keep"}
-        As in `dsgmcmc.prepare.settings.PrepareSettings`.
+    duplicates : {"error", "first", "last", "mean", "keep"} or None
+        As in `dsgmcmc.prepare.settings.PrepareSettings`; None keeps replicates of measurements.
     measures : tuple of str
         Columns of ``raw`` that say more of a rating: its weight, its lower and upper bound.
     grouped : bool
@@ -46,7 +47,7 @@ class Merging(NamedTuple):
     """
 
     seed: int
-    duplicates: str
+    duplicates: str | None
     measures: Sequence[str] = ()
     grouped: bool = False
     timed: bool = False
@@ -85,11 +86,14 @@ def merge_ratings(db: Session, entities: Entities, merging: Merging) -> Repeated
     pair is repeated and `duplicates` is "error", or "mean" for ratings with further columns.
     """
     _sort_lines(db, entities, merging)
+    has_times = scalar(db, "SELECT count(time) FROM raw") > 0
     db.execute("DROP TABLE raw")
     repeats = int(_count_neighbours(db, _IS_REPEATED))
     removed = 0
     kept = 0
     if repeats:
+        if merging.duplicates is None:
+            merging = merging._replace(duplicates=_usual_rule(db, has_times=has_times))
         _refuse_repeated(db, entities.sides, merging)
         if merging.duplicates == "keep":
             kept = repeats
@@ -156,6 +160,25 @@ def _measure(name: str) -> str:
 def _count_neighbours(db: Session, condition: str) -> int:
     """Return the number of ratings in ``lines`` for which a condition on the next one holds."""
     return int(scalar(db, f"SELECT count(*) FROM {_NEIGHBOURS.format('lead')} WHERE {condition}"))
+
+
+def _usual_rule(db: Session, *, has_times: bool) -> str:
+    """Return which of the repeated ratings in ``lines`` count if users have not said so.
+
+    All count if they are replicates: measurements without times of which some differ. Measurements
+    have more values than a scale of levels, some of which are not whole.
+    """
+    if has_times:
+        return "last"
+    n_levels, are_whole = db.execute(
+        "SELECT approx_count_distinct(value), bool_and(value = floor(value)) FROM lines"
+    ).fetchall()[0]
+    if n_levels <= MOST_LEVELS or are_whole:
+        return "last"
+    differ = "SELECT 1 FROM lines GROUP BY row, col HAVING min(value) < max(value) LIMIT 1"
+    if db.execute(differ).fetchall():
+        return "keep"
+    return "last"
 
 
 def _refuse_repeated(db: Session, sides: Mapping[Side, str], merging: Merging) -> None:

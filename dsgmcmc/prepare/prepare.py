@@ -272,7 +272,7 @@ class Ingest:
         encoded = self.encode(described, entities)
         repeated = self.merge(raw, entities)
         if self.settings.duplicates is None:
-            refuse_repeated_rows(raw.tables, repeated.removed)
+            refuse_repeated_rows(raw.tables, repeated.removed + repeated.kept)
         holes = self.hold_out_as_missing(raw, entities, repeated)
         test_condition = self.split(raw, repeated)
         ordered = self.sort(raw, entities, test_condition, repeated)
@@ -490,7 +490,7 @@ class Ingest:
         self.report("matching names")
         merging = Merging(
             seed=self.settings.seed,
-            duplicates=self.settings.of_repeated,
+            duplicates=self.settings.duplicates,
             measures=load.measures_of(self.db),
             grouped=self.is_grouped,
             timed=raw.in_order or self.settings.temporal,

@@ -67,7 +67,7 @@ class PrepareSettings(Checked):
         " line), or the mean; keep: all, as measurements of their own; error: refuse such"
         " ratings.",
         None,
-        shown="last; asked for matrices",
+        shown="last; keep for measurements without times that differ; asked for matrices",
     )
     matrix: bool = setting(
         "The files are matrices: a row a user, a column an item. Cells that are empty, NaN, NA,"

@@ -44,7 +44,7 @@ PARAMETERS_OF_SAMPLE = 34
 #: into fewer lines changes nothing. Whoever raises a number says in the changelog, under *Taken
 #: out*, what went for it.
 NODES = {
-    "cli": 8_900,
+    "cli": 8_950,
     "config": 6_050,
     "densities": 23_950,
     "diagnostics": 17_750,
@@ -55,7 +55,7 @@ NODES = {
     "parallel": 10_350,
     "plots": 9_000,
     "posterior": 82_650,
-    "prepare": 14_300,
+    "prepare": 14_450,
     "ratings": 15_850,
     "runs": 30_750,
     "samplers": 15_000,

@@ -135,3 +135,38 @@ def test_one_pair_cannot_be_split(tmp_path):
     rows = [(1, 1, k, 0) for k in range(5)] + [(2, 2, k, 0) for k in range(5)]
     with pytest.raises(InputError, match="leaves no training ratings"):
         prepare(tmp_path, text_of(rows), duplicates="keep", test_fraction=0.7)
+
+
+def untimed(values: list[float]) -> str:
+    """CSV of measurements of 10 x 12 pairs, twice each, without times."""
+    rows = [(k % 10, k // 10 % 12, value) for k, value in enumerate(values)]
+    lines = [",".join(map(str, row)) for row in rows]
+    return "\n".join(["user,item,rating", *lines, ""])
+
+
+def test_measurements_that_differ_are_kept_by_default(tmp_path):
+    """Plots of one variety in one environment are replicates, and none is dropped."""
+    values = np.round(np.random.default_rng(0).normal(size=240), 2).tolist()
+    summary = prepare(tmp_path, untimed(values))
+    assert (summary.ratings, summary.replicates, summary.duplicates) == (240, 120, 0)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pytest.param([1 + k % 10 / 2 for k in range(240)], id="half stars"),
+        pytest.param([7 * k % 239 for k in range(240)], id="counts"),
+        pytest.param([k % 120 / 7 for k in range(240)], id="equal lines"),
+    ],
+)
+def test_other_repeated_ratings_become_one(tmp_path, values):
+    """Levels are revised, counts may be totals, and equal lines were written twice."""
+    summary = prepare(tmp_path, untimed(values))
+    assert (summary.ratings, summary.replicates, summary.duplicates) == (120, 0, 120)
+
+
+def test_measurements_with_times_are_revised(tmp_path):
+    """Of two measurements with times, the later one counts."""
+    summary = prepare(tmp_path, text_of(measured()))
+    assert summary.replicates == 0
+    assert summary.duplicates > 0
