@@ -105,10 +105,7 @@ def draw_intervals(
 
 def column_of(run: Run, entity: str) -> str:
     """Return what the ratings call users or items, as pages show it."""
-    labels = run.vocabulary(entity).labels
-    if not labels:
-        return entity
-    return plain(", ".join(labels))
+    return plain(run.vocabulary(entity).title)
 
 
 def in_unit(run: Run, text: str) -> str:

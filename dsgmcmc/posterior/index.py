@@ -205,6 +205,11 @@ class Vocabulary:
             return self.entity
         return heading
 
+    @property
+    def title(self) -> str:
+        """What the ratings call these users or items: the columns of their names."""
+        return ", ".join(self.labels) or self.entity
+
     @override
     def __repr__(self) -> str:
         names = ", ".join(map(str, self.ids[:3].tolist()))

@@ -182,12 +182,11 @@ def importance(run: Run) -> dict[str, list[Importance]]:
     for entity in ENTITIES:
         if not run.feature_names(entity):
             continue
-        title = (
-            f"Variance between {entity}s that features explain, relative to the remaining variance"
-        )
+        name = run.vocabulary(entity).title
+        title = f"Variance by {name} that features explain, relative to the remaining variance"
         by_title[title] = explained_by_groups(run, entity)
         if run.config.biases and run.draws:
-            title = f"Effects of features on the mean rating of {entity}s"
+            title = f"Effects of features on the mean rating by {name}"
             by_title[title] = feature_effects(run, entity)
     if run.config.times:
         sds = _all_draws(run, "time.precision") ** -0.5
