@@ -103,8 +103,11 @@ def describe_untrained(counts: Mapping[str, int]) -> str:
 def doubts_about_test(ratings: Ratings) -> list[str]:
     """Return a warning if no test rating's user has training ratings; likewise for items.
 
-    Names of several parts may be new in the test ratings, which their parts then predict.
+    Names of several parts may be new in the test ratings, which their parts then predict, and whole
+    groups that are held out may be all that an item has.
     """
+    if ratings.grouped:
+        return []
     with_parts = [ratings.entities[SIDES.index(side)] for side in ratings.parts]
     return [
         f"all test ratings are of {entity}s without training ratings: are the {entity}s named"

@@ -240,6 +240,17 @@ def test_holds_out_whole_groups(tmp_path):
     assert abs(summary.test / summary.ratings - 0.25) < 0.02
 
 
+def test_an_item_that_is_held_out_whole_is_in_no_doubt(tmp_path):
+    """Whoever holds out whole items knows that these have no training ratings."""
+    rows = [(f"u{k % 9}", f"i{k % 7}", k % 5) for k in range(63)]
+    columns = "user=station,item=hour,rating=passengers"
+    text = "station,hour,passengers\n" + "".join(f"{u},{i},{r}\n" for u, i, r in rows)
+    summary = prepare(tmp_path, text, columns=columns, hold_out_by="hour", test_fraction=0.3)
+    with Ratings(tmp_path / "out.h5") as ratings:
+        assert ratings.untrained["item"] == summary.test > 0
+    assert not summary.doubts
+
+
 def test_models_are_compared_on_whole_groups(tmp_path):
     """What a comparison holds out looks like the test ratings."""
     rows = grid(8, 9, 5)
