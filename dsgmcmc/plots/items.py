@@ -1,6 +1,7 @@
 """People and items of ordered levels on one line [Wright & Masters 1982], and what items tell.
 
 [Wright & Masters 1982] Rating Scale Analysis, MESA Press.
+[Samejima 1969] Psychometrika, Monograph Supplement 17.
 """
 
 from __future__ import annotations
@@ -37,6 +38,36 @@ class _Line(NamedTuple):
     def of(cls, run: Run) -> _Line:
         """Return those of a run, which keeps them; raises InputError as `item_parameters`."""
         return once(run, cls, lambda: cls(user_parameters(run)["ability"], item_parameters(run)))
+
+
+class Curve(NamedTuple):
+    """Slope of an item, and its thresholds, (levels - 1,) float64 [Samejima 1969]."""
+
+    slope: float
+    thresholds: Float64
+
+    def reached(self, ability: Float64) -> Float64:
+        """Return the probabilities of reaching each level above the lowest, (points, levels - 1).
+
+        Abilities are (points,) float64, in logits.
+        """
+        return 1 / (1 + np.exp(-self.slope * (ability[:, np.newaxis] - self.thresholds)))
+
+
+def curves_of(items: Table) -> list[Curve]:
+    """Return the curves of items, in their order, at the posterior means of the parameters."""
+    names = sorted(
+        (name for name in items if name.startswith("threshold_") and not name.endswith("_sd")),
+        key=lambda name: int(name.removeprefix("threshold_")),
+    )
+    thresholds = items["difficulty"][:, np.newaxis]
+    if names:
+        thresholds = np.stack([items[name] for name in names], axis=1)
+    slopes = items.get("discrimination", np.ones(len(thresholds)))
+    return [
+        Curve(slope, of_item[~np.isnan(of_item)])
+        for slope, of_item in zip(slopes.tolist(), thresholds, strict=True)
+    ]
 
 
 def wright_map(run: Run, axes: Axes | None = None) -> Axes:
@@ -95,19 +126,10 @@ def information(run: Run, axes: Axes | None = None) -> Axes:
 
 def _information(items: Table, ability: Float64) -> Float64:
     """Return the Fisher information of all items, (points,): sum of P'^2 / P over levels."""
-    names = sorted(
-        (name for name in items if name.startswith("threshold_") and not name.endswith("_sd")),
-        key=lambda name: int(name.removeprefix("threshold_")),
-    )
-    thresholds = items["difficulty"][:, np.newaxis]
-    if names:
-        thresholds = np.stack([items[name] for name in names], axis=1)
-    slopes = items.get("discrimination", np.ones(len(thresholds)))
     total = np.zeros(len(ability))
-    for slope, of_item in zip(slopes.tolist(), thresholds, strict=True):
-        of_item = of_item[~np.isnan(of_item)]
-        reached = 1 / (1 + np.exp(-slope * (ability[:, np.newaxis] - of_item)))
-        change = slope * reached * (1 - reached)
+    for curve in curves_of(items):
+        reached = curve.reached(ability)
+        change = curve.slope * reached * (1 - reached)
         edges = np.ones((len(ability), 1))
         level = -np.diff(np.concatenate([edges, reached, 0 * edges], axis=1), axis=1)
         rise = -np.diff(np.concatenate([0 * edges, change, 0 * edges], axis=1), axis=1)

@@ -37,6 +37,12 @@ from dsgmcmc.plots.heldout import (
     level_shares,
     observed_and_predicted,
 )
+from dsgmcmc.plots.item_fit import (
+    characteristic_curves,
+    item_table,
+    residual_histogram,
+    residual_table,
+)
 from dsgmcmc.plots.items import has_items, information, wright_map
 from dsgmcmc.plots.known import imputed_and_observed, observed_map
 from dsgmcmc.plots.noise import noise, noise_sides
@@ -189,6 +195,7 @@ def _row_sections(run: Run) -> Iterator[str]:
             " who answered every item; item by item: dsgmcmc export --items."
         )
         yield _section("People and items", _pictures(run, [wright_map, information]), note)
+        yield from _fit_sections(run)
     sides = noise_sides(run)
     if sides:
         note = (
@@ -198,6 +205,21 @@ def _row_sections(run: Run) -> Iterator[str]:
         yield _section(
             "Noise", _pictures(run, [partial(noise, entity=side) for side in sides]), note
         )
+
+
+def _fit_sections(run: Run) -> Iterator[str]:
+    """Yield how answers fit their items; a sentence if the ratings file is needed and not there."""
+    note = (
+        "Where infit and outfit are above 1, answers vary more than the model says; where p is low,"
+        " this is no chance. Residuals of two items should not go together: a pair far to the right"
+        " shares more than the ability, such as its wording. Many such pairs: a second dimension."
+    )
+    try:
+        pictures = _pictures(run, [characteristic_curves, residual_histogram])
+        tables = _table(item_table(run)) + _table(residual_table(run))
+        yield _section("Fit of items", pictures + tables, note)
+    except InputError as error:
+        yield _section("Fit of items", f"<p>Not shown: {_html(str(error))}</p>")
 
 
 def _test_sections(run: Run, scored: Mapping[str, Any]) -> Iterator[str]:

@@ -208,7 +208,9 @@ class Vocabulary:
     @property
     def title(self) -> str:
         """What the ratings call these users or items: the columns of their names."""
-        return ", ".join(self.labels) or self.entity
+        if len(self.labels) > 1:
+            return ", ".join(self.labels)
+        return self.heading
 
     @override
     def __repr__(self) -> str:

@@ -427,6 +427,11 @@ def ratings_of_fit(run: Run) -> RatedPairs:
     users, items = run.test_pairs()
     if len(users) and not run.unfinished:
         return RatedPairs(users, items, predict_test(run).rating, held_out=True)
+    return training_pairs(run)
+
+
+def training_pairs(run: Run) -> RatedPairs:
+    """Return the training ratings of a run; raises InputError if the ratings file is missing."""
     with run.open_ratings() as ratings:
         rows = np.arange(len(run.users), dtype=np.int32)
         found = training_ratings(ratings, "user", rows)
