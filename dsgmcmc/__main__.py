@@ -106,7 +106,7 @@ class _Descriptor(io.FileIO):
         return memoryview(data).nbytes
 
 
-def _text_stream(file: _Descriptor, original: Any) -> io.TextIOWrapper:
+def _text_stream(file: _Descriptor, original: object) -> io.TextIOWrapper:
     """Return a text stream for a file descriptor, with encoding and buffering of `original`.
 
     Characters outside the encoding, which names may contain, become Python's escapes.

@@ -62,7 +62,7 @@ ADMITTED: dict[str, tuple[Any, ...]] = {
 CONTINUE = "The chains are kept up to their last checkpoint: `fit` with warm_start=True continues."
 
 
-def _brief(value: Any) -> str:
+def _brief(value: object) -> str:
     """Return the representation of a value; for data, only the name of the class."""
     if isinstance(value, os.PathLike):
         value = str(value)
@@ -99,7 +99,7 @@ class Estimator:
         """Return the parameters by name; `deep` has no effect, but scikit-learn requires it."""
         return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
 
-    def set_params(self, **params: Any) -> Self:
+    def set_params(self, **params: object) -> Self:
         """Set parameters by name.
 
         Raises
@@ -488,7 +488,7 @@ class BPMF(Estimator, FittedModel):
         for warning in run_warnings(self.run_.directory):
             warn(without_scratch(warning), RunWarning)
 
-    def _training_data(self, X: Any, y: Any) -> TrainingData:
+    def _training_data(self, X: object, y: object) -> TrainingData:
         """Return what `complete` has to know of the ratings."""
         form = self._form()
         if is_wide(X, y, form) or hasattr(X, "tocoo"):
@@ -496,7 +496,7 @@ class BPMF(Estimator, FittedModel):
         return TrainingData(form=form, library=library_of(X))
 
     @for_users()
-    def fit_transform(self, X: Any, y: Any = None) -> Any:
+    def fit_transform(self, X: object, y: object = None) -> Any:
         """Fit to a matrix, and return it without holes, as scikit-learn's imputers do.
 
         Parameters
@@ -702,13 +702,13 @@ class BPMF(Estimator, FittedModel):
 
     def _write_ratings(
         self,
-        X: Any,
-        y: Any,
+        X: object,
+        y: object,
         path: Path,
         *,
         run: RunDirectory | None,
         seed: int,
-        test: Any,
+        test: object,
     ) -> Path:
         """Write the ratings as `_prepare` does; on process 0."""
         features = self._features()
@@ -773,7 +773,7 @@ class BPMF(Estimator, FittedModel):
             options["matrix"] = bool(self.matrix)
         return options
 
-    def _check_choice(self, X: Any) -> None:
+    def _check_choice(self, X: object) -> None:
         """Raise InputError if `variable` or `unstored` says nothing of X."""
         if isinstance(X, str | os.PathLike):
             return

@@ -31,7 +31,7 @@ class BPMFConfig(BaseModel, extra="allow"):
 
     by: By = "likely"
 
-    def model_post_init(self, context: Any, /) -> None:
+    def model_post_init(self, context: object, /) -> None:
         """Refuse parameters that `BPMF` does not have."""
         self.model()
 
@@ -109,7 +109,7 @@ class BPMFScorer(Component[ItemList], Trainable):
             scores[~known] = scorer.scores(scorer.predictor.index_of("user", [user]), 0)[0]
         return ItemList(items, scores=scores)
 
-    def _scores(self, model: FittedModel, user: Any, ids: Array) -> list[float]:
+    def _scores(self, model: FittedModel, user: object, ids: Array) -> list[float]:
         """Return the scores of items that the model knows; NaN where it gives none."""
         ranked = model.recommend(
             user, len(ids), by=self.config.by, include_rated=True, candidates=ids

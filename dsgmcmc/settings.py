@@ -114,7 +114,7 @@ def named(name: str) -> str:
     return write(name)
 
 
-def short_repr(value: Any) -> str:
+def short_repr(value: object) -> str:
     """Return the representation of any value, shortened."""
     try:
         text = repr(value)
@@ -162,7 +162,7 @@ class Checked(BaseModel):
     #: Whether a file may have the settings. If not, messages name options, or arguments in Python.
     in_file: ClassVar[bool] = True
 
-    def __init__(self, **settings: Any) -> None:
+    def __init__(self, **settings: object) -> None:
         """Check settings.
 
         Raises
@@ -178,7 +178,7 @@ class Checked(BaseModel):
 
     @classmethod
     @override
-    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+    def __pydantic_init_subclass__(cls, **kwargs: object) -> None:
         for name, field in cls.model_fields.items():
             extra: Any = field.json_schema_extra or {}
             if cls.in_file and "option" in extra and not extra["option"]["offered"]:

@@ -64,7 +64,7 @@ def say(*lines: str, file: IO[str] | None = None) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), (file or sys.stdout).fileno())
 
 
-def say_json(content: Any, indent: int | None = 1, file: IO[str] | None = None) -> None:
+def say_json(content: object, indent: int | None = 1, file: IO[str] | None = None) -> None:
     """Print JSON in ASCII, with escapes for control characters, and null for NaN and infinity."""
     content = json.loads(json.dumps(content), parse_constant=lambda name: None)
     say(*json.dumps(content, indent=indent).replace("\x7f", r"\u007f").split("\n"), file=file)

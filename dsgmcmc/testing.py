@@ -91,7 +91,7 @@ def check_sampler(
     *,
     comm: Comm = ALONE,
     tolerance: float = 0.05,
-    **settings: Any,
+    **settings: object,
 ) -> None:
     """Check a sampler: its distribution, its iterations on ratings, and that runs are reproducible.
 
@@ -120,7 +120,7 @@ def check_sampler(
 
 
 def check_distribution(
-    sampler_type: type[Sampler[Any, Any]], tolerance: float = 0.05, **settings: Any
+    sampler_type: type[Sampler[Any, Any]], tolerance: float = 0.05, **settings: object
 ) -> None:
     """Compare the mean and the spread of a sampler's draws with those of two known densities.
 
@@ -198,7 +198,7 @@ def check_likelihood(
     *,
     comm: Comm = ALONE,
     ratings: str | PathLike[str] | None = None,
-    **settings: Any,
+    **settings: object,
 ) -> None:
     """Check a likelihood: that its functions agree with each other, and runs are reproducible.
 
@@ -384,7 +384,7 @@ def check_part(
     comm: Comm = ALONE,
     ratings: Path | None = None,
     fixed: Collection[str] = (),
-    **settings: Any,
+    **settings: object,
 ) -> None:
     """Check a part of the model: it draws what it declares, and runs are reproducible.
 

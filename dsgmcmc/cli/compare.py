@@ -57,7 +57,7 @@ def compare(
         typer.Option("--set", metavar="NAME=VALUE", help="A setting for all models, e.g. rank=16."),
     ] = None,
     as_json: JsonOption = False,
-    **options: Any,
+    **options: object,
 ) -> None:
     """Compare models that suit the ratings, and write the settings of the recommended model.
 

@@ -191,7 +191,7 @@ def _describe_ratings(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     return facts, labelled
 
 
-def _format_fact(value: Any) -> str | list[str]:
+def _format_fact(value: object) -> str | list[str]:
     """Format a fact as one line, or a dict as one line per entry."""
     if isinstance(value, dict):
         return [f"{name}: {item}" for name, item in value.items()]

@@ -101,7 +101,7 @@ def _option(name: str, field: FieldInfo) -> inspect.Parameter:
     return option_parameter(name, Annotated[kind, option], field.default)
 
 
-def option_parameter(name: str, annotation: Any, default: Any = None) -> inspect.Parameter:
+def option_parameter(name: str, annotation: object, default: object = None) -> inspect.Parameter:
     """Return a parameter from which typer makes an option."""
     return inspect.Parameter(
         name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation

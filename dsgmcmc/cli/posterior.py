@@ -52,7 +52,7 @@ def predict(
     as_json: Annotated[
         bool, typer.Option("--json", help="Print a summary as JSON on stderr.")
     ] = False,
-    **options: Any,
+    **options: object,
 ) -> None:
     """Predict ratings: mean, standard deviation and interval of a new rating, including its noise.
 
@@ -160,7 +160,7 @@ def recommend(
     out: OutOption = None,
     *,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
-    **options: Any,
+    **options: object,
 ) -> None:
     """Recommend items to users; by default, items that they will probably choose and like.
 
@@ -297,7 +297,7 @@ def evaluate(
     ] = None,
     *,
     as_json: JsonOption = False,
-    **options: Any,
+    **options: object,
 ) -> None:
     """Compare the rules by which `recommend` ranks items, and popularity, on the test ratings.
 

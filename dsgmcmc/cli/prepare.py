@@ -7,7 +7,7 @@ import os
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -66,7 +66,7 @@ def prepare(
     out: Annotated[Path, typer.Argument(metavar="OUT.h5", help="Ratings file to write.")],
     *,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
-    **options: Any,
+    **options: object,
 ) -> None:
     """Make a ratings file from text, JSON, Parquet, matrices or files of other tools.
 

@@ -97,7 +97,7 @@ def sample(
             "--dry-run", help="Print the resolved settings and the estimated costs, and exit."
         ),
     ] = False,
-    **options: Any,
+    **options: object,
 ) -> None:
     """Sample the posterior of a matrix factorisation, in one process or under mpirun.
 
@@ -213,7 +213,7 @@ def _option(section: str, name: str, field: FieldInfo) -> inspect.Parameter:
     return option_parameter(name, Annotated[option_type(field) | None, option])
 
 
-def _format_default(value: Any) -> str:
+def _format_default(value: object) -> str:
     """Format a default for the help: ``on`` for True, empty for None and False."""
     if value is True:
         return "on"

@@ -110,7 +110,7 @@ class SamplerSection(BaseModel):
     config: SamplerConfig
 
     @classmethod
-    def parse(cls, requested: Any) -> Self:
+    def parse(cls, requested: object) -> Self:
         """Check a section; a plain name stands for the defaults of the sampler.
 
         Parameters
@@ -146,7 +146,7 @@ class SamplerSection(BaseModel):
         return self.samplers[self.name]
 
     @classmethod
-    def _algorithm_named(cls, name: Any) -> type[Sampler[Any, Any]]:
+    def _algorithm_named(cls, name: object) -> type[Sampler[Any, Any]]:
         """Return the class of a sampler; raise `ValueError` if it may not be chosen."""
         if isinstance(name, str) and name in cls.samplers:
             return cls.samplers[name]
@@ -161,7 +161,7 @@ class SamplerSection(BaseModel):
         return {"name": self.name, **self.config.model_dump(exclude=unchanged_later(self.config))}
 
 
-def _is_of_densities(gradient: Any) -> bool:
+def _is_of_densities(gradient: object) -> bool:
     """Whether a gradient estimator draws single data, which only densities have."""
     if not isinstance(gradient, str):
         return False
@@ -170,7 +170,7 @@ def _is_of_densities(gradient: Any) -> bool:
     return gradient in GRADIENTS and GRADIENTS[gradient].draws_data
 
 
-def section_of(sampler: Any) -> dict[str, Any]:
+def section_of(sampler: object) -> dict[str, Any]:
     """Return a copy of the sampler section; a plain name stands for a section with this name.
 
     Raises

@@ -444,7 +444,7 @@ def sample_density(
     comm: Comm | None = None,
     out: str | os.PathLike[str] | None = None,
     resume: bool = False,
-    **settings: Any,
+    **settings: object,
 ) -> Draws:
     """Sample a density. Collective, if a communicator is given.
 

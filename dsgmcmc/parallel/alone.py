@@ -24,7 +24,7 @@ class Alone:
         """Objects of all processes, on the root; by `allgather` on all processes."""
         return [sendobj]
 
-    def bcast(self, obj: Any, root: int = 0) -> Any:
+    def bcast(self, obj: object, root: int = 0) -> Any:
         """The root's object, on all processes; by `allreduce` the sum of all processes' objects."""
         return obj
 
@@ -45,7 +45,7 @@ class Alone:
         """End all processes at once."""
         os._exit(errorcode)
 
-    def _no_other(self, *_: Any, **__: Any) -> Any:
+    def _no_other(self, *_: object, **__: object) -> Any:
         raise RuntimeError("a single process has no other process to exchange messages with")
 
     Send = Recv = Isend = Irecv = Gatherv = Igatherv = Bcast = Iallreduce = Ibarrier = _no_other

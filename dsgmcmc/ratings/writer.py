@@ -354,7 +354,7 @@ class _Content:
         added = ("train/weight", "train/lower", "train/group", "rows/parts", "cols/parts")
         return origin.replicates > 0 or any(name in self._file for name in added)
 
-    def _write_attribute(self, name: str, value: Any) -> None:
+    def _write_attribute(self, name: str, value: object) -> None:
         """Write an attribute; HDF5 hangs on damaged files with text of variable length."""
         if not isinstance(value, str):
             self._file.attrs.create(name, value)

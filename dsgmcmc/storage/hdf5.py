@@ -268,7 +268,7 @@ def checked_dataset(file: Any, name: str, longest: int) -> Any:
     return data
 
 
-def _check_inside(file: Any, name: str, inside: set[str]) -> None:
+def _check_inside(file: object, name: str, inside: set[str]) -> None:
     """Raise ValueError if a name is missing in an open file, or has a link on its way.
 
     `inside` are names that are known to be no links; the names on the way are added.

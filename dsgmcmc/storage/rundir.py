@@ -117,7 +117,7 @@ def header(
     iteration: int = 0,
     grid: int = 1,
     state: Mapping[str, Any] | None = None,
-    **about: Any,
+    **about: object,
 ) -> dict[str, Any]:
     """Return the fields of a manifest except its blocks.
 
@@ -405,7 +405,7 @@ class RunDirectory:
 
     # ------------------------------------------------------------------ events
 
-    def note(self, event: str, **facts: Any) -> None:
+    def note(self, event: str, **facts: object) -> None:
         """Append an event to ``events.jsonl``; only one process may do so at a time."""
         self._append(self._events, {"time": now(), "event": event, **facts})
 

@@ -442,7 +442,7 @@ class Snapshot:
             raise InputError(f"{self.path} has no block {key.path}")
         return entry
 
-    def _read_shard(self, shard: Path, entries: list[BlockEntry], part: Any) -> list[Array]:
+    def _read_shard(self, shard: Path, entries: list[BlockEntry], part: object) -> list[Array]:
         """Read a part of each block, and check the blocks that have not yet been checked."""
 
         def read() -> list[Array]:

@@ -42,7 +42,7 @@ class Frame:
         return len(self), len(self.columns)
 
 
-def collected(table: Any) -> Any:
+def collected(table: object) -> Any:
     """Return the rows of a LazyFrame of polars, and any other object unchanged."""
     if hasattr(table, "collect") and hasattr(table, "lazy") and not hasattr(table, "__len__"):
         return table.collect()
@@ -88,7 +88,7 @@ def as_frame(table: Any) -> Any:
     return Frame({name: _as_array(arrow.column(k)) for k, name in enumerate(names)})
 
 
-def _is_column(values: Any) -> bool:
+def _is_column(values: object) -> bool:
     """Whether a value of a dict is a column: an array or a list, and no name."""
     return isinstance(values, np.ndarray | list) and _column_of(values).ndim == 1
 
@@ -124,7 +124,7 @@ def _with_index(table: Any) -> Any:
     return frame
 
 
-def unmasked(array: Any) -> Any:
+def unmasked(array: object) -> Any:
     """Return a masked array with NaN, or None among texts, in place of what it masks."""
     if type(array) is np.ndarray or not isinstance(array, np.ndarray):
         return array  # NumPy imports its masked arrays when they are first named
@@ -140,7 +140,7 @@ def unmasked(array: Any) -> Any:
     return values
 
 
-def is_data_array(X: Any) -> bool:
+def is_data_array(X: object) -> bool:
     """Whether this is a DataArray of xarray."""
     return hasattr(X, "dims") and hasattr(X, "coords") and hasattr(X, "to_pandas")
 
@@ -181,7 +181,7 @@ def _frame_of_data_array(X: Any) -> Any:
     return frame
 
 
-def _is_arrow(table: Any) -> bool:
+def _is_arrow(table: object) -> bool:
     return hasattr(table, "column_names") and hasattr(table, "num_rows")
 
 
@@ -194,7 +194,7 @@ def _as_array(column: Any) -> Array:
     return np.asarray(column.to_numpy(zero_copy_only=False))
 
 
-def is_missing(value: Any) -> bool:
+def is_missing(value: object) -> bool:
     """Whether a value is None, NaN or pandas.NA.
 
     NaN is not itself, and comparisons of pandas.NA are neither true nor false.
@@ -223,7 +223,7 @@ def texts_of(values: Array) -> Array:
     return np.array([_text(value) for value in plain_values(values)], object)
 
 
-def _text(value: Any) -> str | None:
+def _text(value: object) -> str | None:
     if is_missing(value):
         return None
     if isinstance(value, Fraction):

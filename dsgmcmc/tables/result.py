@@ -60,11 +60,11 @@ class Table(dict[str, Array]):
         return "\n".join(lines)
 
 
-def _format_cell(value: Any) -> str:
+def _format_cell(value: object) -> str:
     return f"{value:.4g}" if isinstance(value, np.floating) else str(value)
 
 
-def frame_like(example: Any, table: Table) -> Any:
+def frame_like(example: object, table: Table) -> Any:
     """Return the table as a data frame of the library of `example`, if the library has any."""
     library = library_of(example)
     if library is not None:
@@ -72,7 +72,7 @@ def frame_like(example: Any, table: Table) -> Any:
     return table
 
 
-def library_of(example: Any) -> str | None:
+def library_of(example: object) -> str | None:
     """Return the name of the library of a data frame, or of a column of one; None for others."""
     library = type(example).__module__.partition(".")[0]
     if hasattr(import_module(library), "DataFrame"):

@@ -117,7 +117,7 @@ class _Key(tuple[int, int], np.random.bit_generator.ISeedSequence):
     If it were passed as ``key``, NumPy would also ask the system for entropy, in vain.
     """
 
-    def generate_state(self, n_words: int, dtype: Any = np.uint64) -> Array:
+    def generate_state(self, n_words: int, dtype: object = np.uint64) -> Array:
         """Return the key."""
         return np.array(self, np.uint64)
 
@@ -197,7 +197,7 @@ class Rows:
             block.gradient = gradient
 
     def update(
-        self, formula: Formula, purpose: Purpose = Purpose.STEP, width: int = 0, /, **values: Any
+        self, formula: Formula, purpose: Purpose = Purpose.STEP, width: int = 0, /, **values: object
     ) -> dict[str, Any]:
         """Apply a formula to every element in one pass: drift, prior, preconditioner, noise.
 
@@ -323,7 +323,7 @@ class ParameterBlock(Rows):
 
     @override
     def update(
-        self, formula: Formula, purpose: Purpose = Purpose.STEP, width: int = 0, /, **values: Any
+        self, formula: Formula, purpose: Purpose = Purpose.STEP, width: int = 0, /, **values: object
     ) -> dict[str, Any]:
         """Apply a formula to every element, as `Rows.update` does; return sums of this block."""
         return formula.for_one_block(super().update(formula, purpose, width, **values))

@@ -37,7 +37,7 @@ class Matrices(FittedState):
     @renewing
     def complete(
         self,
-        X: Any = None,
+        X: object = None,
         *,
         draws: int = 0,
         return_std: bool = False,
@@ -125,7 +125,7 @@ class Matrices(FittedState):
         self,
         kind: Literal["user", "item"] = "item",
         *,
-        over: Any = None,
+        over: object = None,
         lowest: bool = False,
     ) -> Any:
         """Rank all items over all users, or users over items, by their average expected rating.
@@ -156,7 +156,7 @@ class Matrices(FittedState):
             rows = other.index_of(list_names(over, other.entity, other.parts), refuse=True)
         return self._table(ranking(run, kind=kind, over=rows, lowest=lowest))
 
-    def transform(self, X: Any, *, rows: RowsOf | None = None) -> Any:
+    def transform(self, X: object, *, rows: RowsOf | None = None) -> Any:
         """Return `complete(X)`: the matrix without holes, as scikit-learn's imputers do."""
         return self._as_output(self.complete(X, rows=rows), X)
 
@@ -226,7 +226,7 @@ class Matrices(FittedState):
             return library.DataFrame(by_name, index=getattr(X, "index", None))
         return library.DataFrame(by_name)
 
-    def _complete_cells(self, X: Any, fitted: bool, draws: int) -> tuple[Any, Any]:
+    def _complete_cells(self, X: object, fitted: bool, draws: int) -> tuple[Any, Any]:
         """Return means and sds of the cells of a table of three directions, as `complete` does."""
         cube = X
         if cube is None:
@@ -240,7 +240,7 @@ class Matrices(FittedState):
             return self._table(table), self._table(table_sd)
         return complete_cube(predictor, cube, fitted=fitted)
 
-    def _target(self, X: Any, whose: RowsOf | None) -> tuple[MatrixTarget, Predictor]:
+    def _target(self, X: object, whose: RowsOf | None) -> tuple[MatrixTarget, Predictor]:
         """Return the matrix that is completed, and what predicts its rows."""
         run = self._fitted()
         cells = KnownCells(run, self._rows.new)

@@ -58,11 +58,11 @@ class FittedModel(Predictions, Matrices, Rankings):
 
     def fold_in(
         self,
-        X: Any = None,
-        y: Any = None,
+        X: object = None,
+        y: object = None,
         *,
         kind: Literal["user", "item"] = "user",
-        features: Any = None,
+        features: object = None,
         rows: RowsOf | None = None,
     ) -> Self:
         """Return a model with new ratings and features of users, known or new.
@@ -102,11 +102,11 @@ class FittedModel(Predictions, Matrices, Rankings):
 
     def update(
         self,
-        X: Any = None,
-        y: Any = None,
+        X: object = None,
+        y: object = None,
         *,
         kind: Literal["user", "item"] = "user",
-        features: Any = None,
+        features: object = None,
         rows: RowsOf | None = None,
     ) -> Self:
         """Fold in new ratings and features as `fold_in` does, but in place.
@@ -118,7 +118,9 @@ class FittedModel(Predictions, Matrices, Rankings):
         return self
 
     @renewing
-    def _add(self, X: Any, y: Any, entity: str, *, features: Any, rows: RowsOf | None) -> list[str]:
+    def _add(
+        self, X: object, y: object, entity: str, *, features: object, rows: RowsOf | None
+    ) -> list[str]:
         """Fold in new ratings and features in addition to earlier ones; return notes."""
         run = self._fitted()
         if X is None and features is None:
@@ -146,7 +148,7 @@ class FittedModel(Predictions, Matrices, Rankings):
         return [*notes, *doubts, *self._rows.notes]
 
     @renewing
-    def loadings(self, *, target: Any = None) -> Loadings:
+    def loadings(self, *, target: object = None) -> Loadings:
         """Return loadings of items and scores of users, in one orientation of all draws and chains.
 
         Latent dimensions of draws differ by rotations; here they are rotated to their mean, which
@@ -174,7 +176,7 @@ class FittedModel(Predictions, Matrices, Rankings):
         return loadings(self._fitted(), items=names["item"], users=names["user"], target=target)
 
     @renewing
-    def item_dimensions(self, *, target: Any = None) -> Loadings:
+    def item_dimensions(self, *, target: object = None) -> Loadings:
         """Return slopes and intercepts of items of ordered levels, the ability among the factors.
 
         They are mirt's a and d, as `loadings` returns loadings (`item_dimensions` of

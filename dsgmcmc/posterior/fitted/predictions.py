@@ -30,15 +30,15 @@ class Predictions(FittedState):
     """Methods that predict ratings of pairs of users and items."""
 
     @renewing
-    def _predict(self, X: Any, options: PredictOptions) -> Prediction:
+    def _predict(self, X: object, options: PredictOptions) -> Prediction:
         predictor, users, items = self._predictor(X, options)
         return predictor(users, items)
 
-    def _predictor(self, X: Any, options: PredictOptions) -> tuple[Predictor, Int32, Int32]:
+    def _predictor(self, X: object, options: PredictOptions) -> tuple[Predictor, Int32, Int32]:
         """Return a predictor, and the rows of the users and items of pairs."""
         return self._predictor_of(self._pairs(X), options)
 
-    def _pairs(self, X: Any) -> list[Array]:
+    def _pairs(self, X: object) -> list[Array]:
         """Return the names of the users and of the items of pairs."""
         run = self._fitted()
         columns = self._columns()
@@ -71,7 +71,7 @@ class Predictions(FittedState):
     @overload
     def predict(
         self,
-        X: Any,
+        X: object,
         return_std: Literal[False] = False,
         *,
         of_mean: bool = False,
@@ -80,17 +80,17 @@ class Predictions(FittedState):
 
     @overload
     def predict(
-        self, X: Any, return_std: Literal[True], *, of_mean: bool = False
+        self, X: object, return_std: Literal[True], *, of_mean: bool = False
     ) -> tuple[Float64, Float64]: ...
 
     @overload
     def predict(
-        self, X: Any, return_std: Literal[False] = False, *, of_mean: bool = False, draws: int
+        self, X: object, return_std: Literal[False] = False, *, of_mean: bool = False, draws: int
     ) -> Draws: ...
 
     def predict(
         self,
-        X: Any,
+        X: object,
         return_std: bool = False,
         *,
         of_mean: bool = False,
@@ -146,7 +146,7 @@ class Predictions(FittedState):
         return mean
 
     @renewing
-    def _drawn(self, X: Any, draws: int, of_mean: bool) -> Draws:
+    def _drawn(self, X: object, draws: int, of_mean: bool) -> Draws:
         """Return draws of the ratings, or of the expected ratings, of pairs."""
         run = self._fitted()
         if not isinstance(draws, int | np.integer) or draws < 0:
@@ -163,7 +163,7 @@ class Predictions(FittedState):
         return Draws(labels, "rating", array, "rating")
 
     def predict_interval(
-        self, X: Any, level: float = 0.9, *, of_mean: bool = False
+        self, X: object, level: float = 0.9, *, of_mean: bool = False
     ) -> tuple[Float64, Float64]:
         """Predict central intervals that contain a new rating with probability `level`.
 
@@ -177,7 +177,7 @@ class Predictions(FittedState):
         prediction = self._predict(X, options)
         return prediction.low.astype(np.float64), prediction.high.astype(np.float64)
 
-    def predict_proba(self, X: Any) -> Float64:
+    def predict_proba(self, X: object) -> Float64:
         """Predict the probability of each level of the ratings, (n, R); the levels are ``levels_``.
 
         Raises
@@ -188,13 +188,13 @@ class Predictions(FittedState):
         return self._probabilities(X, PredictOptions(probabilities=True))
 
     @renewing
-    def _probabilities(self, X: Any, options: PredictOptions) -> Float64:
+    def _probabilities(self, X: object, options: PredictOptions) -> Float64:
         """Return the probabilities that the options request, (n, m)."""
         predictor, users, items = self._predictor(X, options)
         return predictor.probabilities(users, items).astype(np.float64)
 
     @renewing
-    def score(self, X: Any, y: Any = None, *, rows: RowsOf | None = None) -> float:
+    def score(self, X: object, y: object = None, *, rows: RowsOf | None = None) -> float:
         """Return the coefficient of determination R^2 of the predictions, as scikit-learn does.
 
         Without `y`, the ratings are in X, in a form that `BPMF.fit` reads; those that are known
@@ -219,7 +219,9 @@ class Predictions(FittedState):
         return 1.0 - residual / total
 
     @renewing
-    def evaluate(self, X: Any, y: Any = None, *, rows: RowsOf | None = None) -> dict[str, Any]:
+    def evaluate(
+        self, X: object, y: object = None, *, rows: RowsOf | None = None
+    ) -> dict[str, Any]:
         """Score the predictions of ratings that were not in `fit`.
 
         Parameters
@@ -246,7 +248,7 @@ class Predictions(FittedState):
         predictor, users, items = self._predictor_of(_pairs_of(rated), options)
         return evaluate_ratings(predictor, users, items, rated)
 
-    def _rated(self, X: Any, y: Any, rows: RowsOf | None) -> dict[str, Array]:
+    def _rated(self, X: object, y: object, rows: RowsOf | None) -> dict[str, Array]:
         """Read ratings that are scored; warn of rows of a matrix of which nothing is known."""
         rated, names = self._read_ratings(X, y, rows)
         note = None if names is None else names.note("and predicted from the prior")

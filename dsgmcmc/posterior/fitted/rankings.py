@@ -156,7 +156,7 @@ class Rankings(FittedState):
         return self._table(joined(lists(self._rows, request)))
 
     @renewing
-    def similar(self, name: Any, n: int = 10, *, kind: Literal["user", "item"] = "item") -> Any:
+    def similar(self, name: object, n: int = 10, *, kind: Literal["user", "item"] = "item") -> Any:
         """Return the items (or users) most similar to one (`dsgmcmc.posterior.lists.similar`).
 
         They are in a Table, or a data frame if `fit` was given one.
@@ -164,7 +164,7 @@ class Rankings(FittedState):
         return self._table(similar(self._fitted(), kind, name, n))
 
 
-def _listed(names: Any, vocabulary: Vocabulary) -> list[Any] | None:
+def _listed(names: object, vocabulary: Vocabulary) -> list[Any] | None:
     """Return names of users or items as a list."""
     if names is None:
         return None

@@ -62,13 +62,13 @@ class FittedState:
     """A run, with what was folded in, and how data in memory are read; see `FittedModel`."""
 
     _training: TrainingData = TrainingData()
-    _cube: Any = None  # the DataArray of three dimensions that `fit` was given
+    _cube: object = None  # the DataArray of three dimensions that `fit` was given
     _library: str | None = None  # of data frames of ratings
     clip: bool = True
     unknown: Literal["prior", "refuse"] = "prior"
     columns: str | None = None
     matrix: bool | None = None
-    missing: Any = None
+    missing: object = None
     variable: str | None = None
     unstored: Literal["missing", "zero"] | None = None
     ignore: str | Sequence[str] | None = None
@@ -161,7 +161,7 @@ class FittedState:
         )
 
     def _read_ratings(
-        self, X: Any, y: Any = None, rows: RowsOf | None = None
+        self, X: object, y: object = None, rows: RowsOf | None = None
     ) -> tuple[dict[str, Array], RowNames | None]:
         """Read ratings for the run, from the columns that its own ratings had.
 
@@ -217,7 +217,7 @@ class FittedState:
         self._adopt(FittedRows(run, new))
         self._scratch = scratch
 
-    def _table(self, columns: dict[str, Array], example: Any = None) -> Any:
+    def _table(self, columns: dict[str, Array], example: object = None) -> Any:
         """Return columns as a data frame like `example`, or like the ratings; else as a Table."""
         table = frame_like(example, Table(columns))
         if type(table) is Table and self._library is not None:
@@ -243,7 +243,7 @@ class FittedState:
         copy_files(files_of(run, run.data), Path(path))
 
 
-def as_told(form: Reading, missing: Any) -> Reading:
+def as_told(form: Reading, missing: object) -> Reading:
     """Return a form with the words for missing ratings that a model was given, also if none."""
     if missing is None:
         return form
