@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 import numpy as np
 from typing_extensions import override
 
-from dsgmcmc.config.chain import section_of
-from dsgmcmc.config.run import RunConfig, nested
+from dsgmcmc.config.run import RunConfig, merged
 from dsgmcmc.errors import InputError, RunWarning, StoppedError, saying_how_to_continue
 from dsgmcmc.features.arrays import read_features
 from dsgmcmc.features.described import Description, describe
@@ -778,8 +777,7 @@ class BPMF(Estimator, FittedModel):
         if isinstance(X, str | os.PathLike):
             return
         choice = self._form()
-        said = choice._replace(first_line=self.first_line, skip_rows=self.skip_rows or "")
-        refuse_lines("X", said)
+        refuse_lines("X", choice)
         if not (is_annotated(X) or is_dataset(X)):
             refuse_variable("X", choice)
         if not (is_annotated(X) or hasattr(X, "tocoo")):
@@ -859,20 +857,18 @@ class BPMF(Estimator, FittedModel):
             raise InputError(
                 f"options={self.options!r}: expected a dict of settings by their names"
             )
-        settings = nested(self.options or {})
+        settings = merged(self.options or {})
         repeated = settings.keys() & (parameters.keys() | {"seed"}) - {"sampler"}
         if repeated:
             raise InputError(
                 f"options has {min(repeated)!r}, which is a parameter of BPMF itself (seed:"
                 " random_state)"
             )
-        section = section_of(settings.pop("sampler", {}))
         if self.sampler is not None:
-            section["name"] = self.sampler
+            settings["sampler"]["name"] = self.sampler
         for name, value in parameters.items():
-            if name in RunConfig.model_fields:
+            if name in RunConfig.model_fields and name != "sampler":
                 settings[name] = value
-        settings["sampler"] = section or None
         settings["seed"] = seed_of(self.random_state if self.rng is None else self.rng)
         return {name: value for name, value in settings.items() if value is not None}
 

@@ -76,7 +76,7 @@ def compare(
       dsgmcmc sample ml-1m.h5 --out run --config best.toml
     """
     comm = processes()
-    from dsgmcmc.config.run import read_settings
+    from dsgmcmc.config.run import collect
     from dsgmcmc.parallel.signals import installed
     from dsgmcmc.runs.compare import Comparing
     from dsgmcmc.runs.settings import CompareSettings
@@ -93,7 +93,7 @@ def compare(
         if source.ratings.open_directions is not None:
             check_target(arranged, chosen.force)
         of_models = chosen.model_dump(include={"seed"}, exclude_none=True)
-        return read_settings(of_models, config, assign or ())
+        return collect(of_models, config_file=config, assignments=assign or ())
 
     def work() -> int:
         settings = on_root(comm, read)

@@ -123,21 +123,25 @@ def sample(
             " the container do not see each other, either"
         )
     from dsgmcmc.config.job import Policy
-    from dsgmcmc.config.run import read_settings
+    from dsgmcmc.config.run import collect
     from dsgmcmc.parallel.mpirun import COMMAND_VARIABLE
     from dsgmcmc.parallel.signals import installed
     from dsgmcmc.runs.job import Job
     from dsgmcmc.runs.source import RatingsSource
     from dsgmcmc.settings import in_python
 
-    job_settings, run_settings = _split_settings(options)
+    given = {name: value for name, value in options.items() if value is not None}
+    job_settings = {name: given.pop(name) for name in Policy.model_fields if name in given}
+    if "step_size" in given:
+        given["sampler.step_size"] = given.pop("step_size")
     command = os.environ.get(COMMAND_VARIABLE)  # set if `BPMF` started this process
 
     def work() -> int:
         source = RatingsSource(data, start)
         signals = installed()
         policy = agree(comm, partial(Policy.from_settings, job_settings))
-        settings = on_root(comm, partial(read_settings, run_settings, config, assign or ()))
+        read = partial(collect, given, config_file=config, assignments=assign or ())
+        settings = on_root(comm, read)
         line = command or shlex.join(["dsgmcmc", *sys.argv[1:]])
         job = Job(comm, source, out, settings, resume=resume, policy=policy, command=line)
         if model is not None:
@@ -150,25 +154,6 @@ def sample(
 
     with in_python() if command else nullcontext():
         run_parallel(comm, work)
-
-
-def _split_settings(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Split options into settings of the job and settings of the run.
-
-    ``step_size`` becomes a setting of the sampler.
-    """
-    from dsgmcmc.config.chain import section_of
-    from dsgmcmc.config.job import Policy
-
-    run_settings = {name: value for name, value in options.items() if value is not None}
-    job_settings = {
-        name: run_settings.pop(name) for name in Policy.model_fields if name in run_settings
-    }
-    if "step_size" in run_settings:
-        section = section_of(run_settings.get("sampler", {}))
-        section["step_size"] = run_settings.pop("step_size")
-        run_settings["sampler"] = section
-    return job_settings, run_settings
 
 
 # ---------------------------------------------------------------------- options of settings

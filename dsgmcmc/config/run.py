@@ -1,6 +1,6 @@
 """The configuration of a run on ratings: the settings of its chains and of its model.
 
-`read_settings` merges settings from options, a TOML file and ``NAME=VALUE``; `build` checks
+`collect` merges settings from options, a TOML file and ``NAME=VALUE``; `build` checks
 settings, and adds defaults that depend on other settings.
 """
 
@@ -394,19 +394,19 @@ class ResolvedConfig(ModelConfig, ResolvedChain):
 # ---------------------------------------------------------------------- layers of settings
 
 
-def read_settings(
-    options: Mapping[str, Any], config_file: Path | None, assignments: Sequence[str]
+def collect(
+    *layers: Mapping[str, Any], config_file: Path | None = None, assignments: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """Read and merge the settings that a user gives.
+    """Merge the settings that a user gives, as `merged` does.
 
     Parameters
     ----------
-    options : mapping of str to object
-        Options of the command line.
+    *layers : mapping of str to object
+        Options of the command line, or arguments in Python.
     config_file : Path, optional
-        TOML file; options override its settings. Hyphens in names are read as underscores.
+        TOML file; other settings override its settings.
     assignments : sequence of str, optional
-        Values ``NAME=VALUE`` of ``--set``; they override options.
+        Values ``NAME=VALUE`` of ``--set``; they override all others.
 
     Raises
     ------
@@ -415,20 +415,28 @@ def read_settings(
     """
     settings_of_file = {}
     if config_file:
-        settings_of_file = _underscored(read_toml(config_file))
-    return merged(settings_of_file, options, parse_assignments(assignments))
+        settings_of_file = read_toml(config_file)
+    return merged(settings_of_file, *layers, parse_assignments(assignments))
 
 
 def merged(*layers: Mapping[str, Any]) -> dict[str, Any]:
     """Merge settings; later layers take precedence.
 
-    A layer that names a different sampler drops the sampler settings of earlier layers. Sampler
-    settings in a layer belong to the sampler that the layer or an earlier one names, or else to the
-    default sampler. The result has no name if the last name is ``auto``.
+    Hyphens in names are read as underscores, and settings named ``sampler.NAME`` are those of the
+    sampler's section. A layer that names a different sampler drops the sampler settings of earlier
+    layers. Sampler settings in a layer belong to the sampler that the layer or an earlier one
+    names, or else to the default sampler. The result has no name if the last name is ``auto``.
     """
     result: dict[str, Any] = {}
     for layer in layers:
-        section = section_of(layer.get("sampler") or {})
+        section = _underscored(section_of(layer.get("sampler") or {}))
+        settings = {}
+        for name, value in _underscored(layer).items():
+            owner, _, own_name = name.rpartition(".")
+            if owner == "sampler":
+                section[own_name] = value
+            else:
+                settings[name] = value
         earlier = result.get("sampler", {})
         if section.get("name") == AUTO:
             del section["name"]
@@ -437,7 +445,7 @@ def merged(*layers: Mapping[str, Any]) -> dict[str, Any]:
         name = earlier.get("name", DEFAULT_SAMPLER)
         if section.get("name", name) == name:
             section = earlier | section
-        result |= {**layer, "sampler": section}
+        result |= {**settings, "sampler": section}
     return result
 
 
@@ -489,14 +497,9 @@ def _default_sampler(settings: Mapping[str, Any]) -> str:
     return DEFAULT_SAMPLER if stable or has_metric else ROBUST_SAMPLER
 
 
-def _underscored(section: dict[str, Any]) -> dict[str, Any]:
-    """Return a section, with its subsections, with underscores for hyphens in all names."""
-    result = {}
-    for name, value in section.items():
-        if isinstance(value, dict):
-            value = _underscored(value)
-        result[name.replace("-", "_")] = value
-    return result
+def _underscored(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings with underscores for hyphens in their names."""
+    return {str(name).replace("-", "_"): value for name, value in settings.items()}
 
 
 def parse_assignments(assignments: Sequence[str]) -> dict[str, Any]:
@@ -514,8 +517,8 @@ def parse_assignments(assignments: Sequence[str]) -> dict[str, Any]:
             raise InputError(
                 f"--set {text}: expected NAME=VALUE, for example --set sampler.alpha=0.95"
             )
-        settings[name.strip().replace("-", "_")] = _parse_value(raw)
-    return nested(settings)
+        settings[name.strip()] = _parse_value(raw)
+    return settings
 
 
 def _parse_value(text: str) -> Any:
@@ -524,17 +527,3 @@ def _parse_value(text: str) -> Any:
         return tomllib.loads(f"value = {text}")["value"]
     except (ValueError, RecursionError):
         return text
-
-
-def nested(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings in which those named ``sampler.NAME`` are in the section of the sampler."""
-    result: dict[str, Any] = {}
-    section: dict[str, Any] = {}
-    for name, value in settings.items():
-        if str(name).startswith("sampler."):
-            section[name.removeprefix("sampler.")] = value
-        else:
-            result[name] = value
-    if section:
-        result["sampler"] = section_of(result.get("sampler") or {}) | section
-    return result

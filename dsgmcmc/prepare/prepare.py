@@ -27,16 +27,16 @@ from dsgmcmc.features.of_names import describe_names
 from dsgmcmc.features.of_parts import encode_parts, joined_features, joined_reports
 from dsgmcmc.input import load
 from dsgmcmc.input.load import LoadedTable, RatingsTable
-from dsgmcmc.input.odd_columns import NOTHING, parse_ignored
+from dsgmcmc.input.odd_columns import NOTHING
 from dsgmcmc.input.roles import CONTEXT, NAMED_ROLES, find_doubts, parse_columns
 from dsgmcmc.input.sources.labelled import NothingUnstoredError
 from dsgmcmc.input.sources.tables import first_column
-from dsgmcmc.input.values import parse_missing
 from dsgmcmc.prepare import arrange, doubts
 from dsgmcmc.prepare.arrange import Entities, SortedRatings
 from dsgmcmc.prepare.merging import Merging, Repeated, merge_ratings
 from dsgmcmc.prepare.missing_groups import Holes, find_holes
 from dsgmcmc.prepare.not_rated import Codes
+from dsgmcmc.prepare.reading import reading_of
 from dsgmcmc.prepare.settings import PrepareSettings
 from dsgmcmc.prepare.several import refuse_repeated_rows, refuse_unlike
 from dsgmcmc.prepare.summary import Summary
@@ -80,18 +80,16 @@ class ParsedSettings(NamedTuple):
             columns = parse_columns(settings.columns)
         if CONTEXT in columns:
             _refuse_context(settings)
-        described = describe(
+        descriptions = describe(
             {"user": settings.user_features, "item": settings.item_features},
             settings.feature_kinds,
             settings.separator,
         )
         # names of users and items are in the same columns as in the ratings
-        descriptions = {}
-        for entity, description in described.items():
+        for entity, description in descriptions.items():
             column = columns.get(entity)
             if not description.label and isinstance(column, str):
-                description = description._replace(label=column)
-            descriptions[entity] = description
+                descriptions[entity] = description._replace(label=column)
         groups = []
         if settings.hold_out_by is not None:
             groups = [column.strip() for column in settings.hold_out_by.split("+")]
@@ -99,29 +97,13 @@ class ParsedSettings(NamedTuple):
             raise InputError(
                 f"{named('hold_out_by')} {settings.hold_out_by}: expected COLUMN+COLUMN"
             )
-        reading = Reading(
-            columns=columns,
-            matrix=settings.matrix,
-            missing=parse_missing(settings.missing),
-            first_line=settings.first_line,
-            variable=settings.variable,
-            unstored=settings.unstored,
-            ignore=parse_ignored(settings.ignore),
-            decimal=settings.decimal,
-            unit=settings.unit,
-            skip_rows=settings.skip_rows or "",
-        )
-        return cls(reading, descriptions, groups)
+        return cls(reading_of(settings, columns), descriptions, groups)
 
 
 def _refuse_context(settings: PrepareSettings) -> None:
     """Raise InputError if a context does not go with other settings."""
-    others = {
-        "user_features": settings.user_features,
-        "item_features": settings.item_features,
-        "timestamps": settings.timestamps,
-    }
-    found = [named(name) for name, value in others.items() if value]
+    others = ("user_features", "item_features", "timestamps")
+    found = [named(name) for name in others if getattr(settings, name)]
     if found:
         raise InputError(
             f"{named('columns')} context=... does not go with {joined(found)}: say on which side"

@@ -12,7 +12,6 @@ import numpy as np
 
 from dsgmcmc.errors import AgreedError, InputError, not_fitted, retry_if_gone
 from dsgmcmc.input.arrays import is_wide
-from dsgmcmc.input.odd_columns import parse_ignored
 from dsgmcmc.input.roles import parse_columns
 from dsgmcmc.input.values import parse_missing
 from dsgmcmc.posterior.cells.evaluate_file import read_rated_file
@@ -24,6 +23,7 @@ from dsgmcmc.posterior.matrix.target import TrainingData, label_ratings
 from dsgmcmc.posterior.rows.columns import form_of_new, frame_of_parts
 from dsgmcmc.posterior.rows.new_ratings import read_new
 from dsgmcmc.posterior.run import Run
+from dsgmcmc.prepare.reading import reading_of
 from dsgmcmc.ratings.reading import Reading
 from dsgmcmc.settings import in_python
 from dsgmcmc.storage.files import without_scratch
@@ -149,16 +149,7 @@ class FittedState:
 
     def _form(self) -> Reading:
         """Return how ratings in memory are read."""
-        return Reading(
-            columns=parse_columns(self._columns()),
-            matrix=self.matrix,
-            missing=parse_missing(self.missing),
-            variable=self.variable,
-            unstored=self.unstored,
-            ignore=parse_ignored(self.ignore),
-            decimal=self.decimal,
-            unit=self.unit,
-        )
+        return reading_of(self, parse_columns(self._columns()))
 
     def _read_ratings(
         self, X: object, y: object = None, rows: RowsOf | None = None

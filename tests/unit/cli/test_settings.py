@@ -8,6 +8,8 @@ import re
 from contextvars import Context
 from dataclasses import dataclass
 from pathlib import Path
+from types import NoneType
+from typing import Any, Literal, get_args, get_origin
 
 import pytest
 import typer
@@ -45,22 +47,85 @@ def test_every_option_of_sample_goes_somewhere() -> None:
     assert of_job == set(Policy.model_fields)
 
 
+#: Parameters of BPMF that no command has, each with what it is for.
+OWN = {
+    "options": "all other settings by their names",
+    "user": "columns in Python's types, which `columns` has as text",
+    "item": "as `user`",
+    "context": "as `user`",
+    "random_state": "the seed, as scikit-learn names it",
+    "rng": "the seed, as SPEC 7 names it",
+    "model": "as --model of sample, which is no setting",
+    "out": "as --out",
+    "warm_start": "as --resume",
+    "n_jobs": "as -n of mpirun",
+    "comm": "the processes that call `fit` together",
+    "verbose": "progress is shown unless --json or another program asks for none",
+}
+#: Parameters of BPMF whose defaults differ from the declared ones, and why.
+DIFFERENT = {
+    "test_fraction": (0.0, "`fit` usually gets a training set"),
+    "duplicates": ("error", "in memory, repeated pairs are usually a mistake"),
+    "matrix": (None, "the form of an object in memory tells"),
+    "unknown": ("prior", "scikit-learn's regressors predict whatever they are given"),
+}
+#: Parameters that admit other objects than text, which the types of settings cannot say.
+OBJECTS = {"columns", "user_features", "item_features", "feature_kinds", "ignore", "hold_out_by"}
+
+
 def test_parameters_of_bpmf_are_as_declared() -> None:
-    """Their defaults are those of the run, or None, and the docstring says of them what the help
-    does.
+    """Each is a setting that is declared once, of its type and default, or a named exception; the
+    docstring says of settings of a run what the help does.
     """
     documented = re.split(r"\n(?=\w[\w, ]* : )", inspect.getdoc(BPMF) or "")
     said = {
         entry.partition(" : ")[0]: " ".join(entry.split("\n", 1)[1].split())
         for entry in documented[1:]
     }
-    options = OFFERED["model"] | OFFERED["chain"]
-    parameters = inspect.signature(BPMF).parameters
-    shared = parameters.keys() & options.keys()
-    assert {"rank", "sampler", "noise", "time_levels", "until"} <= shared
-    for name in shared:
-        assert said[name].startswith(str(options[name].description).rstrip(".")), name
-        assert parameters[name].default in (None, RunConfig.model_fields[name].default), name
+    of_run = RunConfig.model_fields
+    declarations = {**PredictSettings.model_fields, **PrepareSettings.model_fields, **of_run}
+    parameters = inspect.signature(BPMF, eval_str=True).parameters
+    assert parameters.keys() - declarations.keys() == OWN.keys()
+    assert {"rank", "sampler", "noise", "time_levels", "until"} <= parameters.keys() & of_run.keys()
+    for name in parameters.keys() & declarations.keys():
+        field = declarations[name]
+        default, _ = DIFFERENT.get(name, (field.default, ""))
+        admitted = [default, None] if name in of_run else [default]
+        assert parameters[name].default in admitted, name
+        if name in of_run:
+            assert said[name].startswith(str(field.description).rstrip(".")), name
+        if name in OBJECTS or name == "sampler":
+            continue
+        annotation = parameters[name].annotation
+        values = set(literals(field.annotation))
+        if values and literals(annotation):
+            assert set(literals(annotation)) == values, name
+        else:
+            assert plain_types(annotation) - {NoneType} <= plain_types(field.annotation), name
+
+
+def literals(annotation: Any) -> list[object]:
+    """Return the values that an annotation lists, at any depth."""
+    if get_origin(annotation) is Literal:
+        return list(get_args(annotation))
+    return [value for part in get_args(annotation) for value in literals(part)]
+
+
+def plain_types(annotation: Any) -> set[type]:
+    """Return the types that an annotation admits; a listed value admits its type."""
+    if annotation in (Any, object):
+        return {object}
+    if isinstance(annotation, type):
+        return {annotation}
+    found = {type(value) for value in literals(annotation)}
+    if get_origin(annotation) is Literal:
+        return found
+    return found.union(*(plain_types(part) for part in get_args(annotation) if is_typed(part)))
+
+
+def is_typed(part: Any) -> bool:
+    """Whether a part of an annotation is a type, and no bound of its values."""
+    return isinstance(part, type) or get_origin(part) is not None or part in (Any, object)
 
 
 # ---------------------------------------------------------------------- names in messages
@@ -140,20 +205,6 @@ def test_options_of_prepare_are_its_settings() -> None:
         name for name, field in PrepareSettings.model_fields.items() if declared(field)["offered"]
     }
     assert options == {"ratings", "out", "as_json"} | settings
-
-
-def test_arguments_of_bpmf_are_as_prepare_declares() -> None:
-    """They admit the same values; defaults differ where `fit` gets a training set."""
-    parameters = inspect.signature(BPMF, eval_str=True).parameters
-    shared = parameters.keys() & PrepareSettings.model_fields.keys()
-    assert {"columns", "missing", "feature_kinds", "duplicates", "matrix"} <= shared
-    others = {"test_fraction": 0.0, "duplicates": "error", "matrix": None}
-    for name in shared:
-        declared_default = PrepareSettings.model_fields[name].default
-        assert parameters[name].default == others.get(name, declared_default), name
-    assert (
-        parameters["duplicates"].annotation == PrepareSettings.model_fields["duplicates"].annotation
-    )
 
 
 @dataclass(repr=False, eq=False)

@@ -11,7 +11,7 @@ from support import STEPPING
 
 from dsgmcmc.config.chain import CHANGEABLE
 from dsgmcmc.config.job import Policy
-from dsgmcmc.config.run import ResolvedConfig, build, parse_assignments, read_settings
+from dsgmcmc.config.run import ResolvedConfig, build, collect
 from dsgmcmc.config.units import format_accuracy, parse_accuracy
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.likelihoods import LIKELIHOODS
@@ -81,7 +81,7 @@ def test_assignments_win_over_options_and_options_over_the_file(tmp_path: Path) 
         'rank = 1\nseed = 1\ngrid = 1\nburn-in = "3sweeps"\n[sampler]\nname = "sghmc"\nwarm-up'
         " = 2\n"
     )
-    config = build(read_settings({"seed": 2, "grid": 2}, path, ["grid=3"]))
+    config = build(collect({"seed": 2, "grid": 2}, config_file=path, assignments=["grid=3"]))
     assert (config.rank, config.seed, config.grid) == (1, 2, 3)
     assert (config.burn_in, config.sampler.config.warm_up) == ("3sweeps", 2)
 
@@ -99,8 +99,8 @@ def test_a_file_that_is_not_toml_is_named(tmp_path: Path, content: bytes) -> Non
 
 def test_assignments_take_toml_values_and_plain_words() -> None:
     """--set sampler.alpha=0.95, --set schedule=cyclic, --set no-such=[1, 2]."""
-    parsed = parse_assignments(
-        [
+    parsed = collect(
+        assignments=[
             "sampler.alpha=0.95",
             "sampler.warm-up=3",
             "schedule=cyclic",
@@ -117,7 +117,7 @@ def test_assignments_take_toml_values_and_plain_words() -> None:
         "a": "b=c",
     }
     with pytest.raises(InputError, match=r"--set sampler\.alpha: expected NAME=VALUE"):
-        parse_assignments(["sampler.alpha"])
+        collect(assignments=["sampler.alpha"])
 
 
 # ---------------------------------------------------------------------- what is resolved
