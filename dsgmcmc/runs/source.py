@@ -41,6 +41,7 @@ from dsgmcmc.ratings.description import doubts_about_test, independent_tests
 from dsgmcmc.ratings.file import Ratings
 from dsgmcmc.ratings.float32 import find_bad_scale
 from dsgmcmc.ratings.reversed_items import describe_reversed
+from dsgmcmc.runs.candidates import RatedValues
 from dsgmcmc.runs.defaults import RunRatings, chosen_by_ratings
 from dsgmcmc.runs.warm_start import WarmStart, start_digest
 from dsgmcmc.samplers.base import Sampler
@@ -510,6 +511,7 @@ def warnings_for_data(config: ResolvedConfig, ratings: Ratings) -> list[str]:
     ]
     if config.rank == 0 and config.law.levels_of(ratings) is not None:
         warnings += describe_reversed(ratings)
+    warnings += _doubts_about_scale(config, ratings)
     entities = ratings.n_rows + ratings.n_cols
     elements = config.rank * entities
     if config.law.is_sum_over_ratings and elements > MAX_ELEMENTS_PER_RATING * ratings.nnz:
@@ -522,6 +524,28 @@ def warnings_for_data(config: ResolvedConfig, ratings: Ratings) -> list[str]:
             warning += ", and leave out standardise: the published priors are too wide here"
         warnings.insert(0, warning)
     return warnings
+
+
+def _doubts_about_scale(config: ResolvedConfig, ratings: Ratings) -> list[str]:
+    """Return a warning if logarithms of ratings are modelled in comparisons, and here they are not.
+
+    Ratings are in random order: the first ones show it.
+    """
+    if config.scale != "identity" or config.likelihood not in ("gaussian", "student-t"):
+        return []
+    first = next(iter(ratings.values("train")))
+    found = RatedValues(*np.unique(first.astype(np.float64), return_counts=True))
+    for is_suited, scale in (
+        (found.have_logarithms, "log"),
+        (found.have_logarithms_of_counts, "log1p"),
+    ):
+        if is_suited:
+            return [
+                f"ratings from {ratings.minimum:g} to {ratings.maximum:g} are skewed: try"
+                f" {named('scale')} {scale}, which models their logarithms, or {named('model')}"
+                " auto, which compares both"
+            ]
+    return []
 
 
 def check_values(ratings: Ratings) -> None:

@@ -177,13 +177,16 @@ def test_more_processes_than_blocks_are_refused(tmp_path: Path) -> None:
 def test_warnings_say_what_does_not_suit_the_data(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A warning names a rank that is too large, and a likelihood of real numbers for two values, if
-    it was chosen.
+    """A warning names a rank that is too large; a likelihood of real numbers for two values, if it
+    was chosen; and skewed positive ratings whose logarithms are not modelled.
     """
     data = write(tmp_path / "r.h5", 29, 17)
     binary = write(tmp_path / "b.h5", 29, 17, lambda x: (x > 3.5).astype(np.float32))
+    skewed = write(tmp_path / "s.h5", 29, 17, lambda x: np.exp(2 * x).astype(np.float32))
     for path, settings, expected in (
         (data, {}, ""),
+        (skewed, {}, "try --scale log"),
+        (skewed, {"scale": "log"}, ""),
         (data, {"rank": 32}, "leave out --rank, or try --rank 3"),
         (binary, {}, ""),
         (binary, {"likelihood": "gaussian"}, "0 and 1"),
