@@ -129,7 +129,7 @@ def _left_out(number: int, missing: str | None) -> str:
     values = [value.strip() for value in missing.split(",")]
     shown = ", ".join(value or "an empty field" for value in values)
     if missing_words(values):
-        return f"{number:,} lines with {shown}"
+        return f"{number:,} lines or cells with {shown}"
     return f"{number:,} ratings that are {shown}"
 
 

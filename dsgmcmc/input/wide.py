@@ -60,6 +60,7 @@ _MANY = 8  # rows that do not ascend by chance
 _MORE = 20  # rows that do not have whole numbers by chance
 _OTHER_SCALE = 5.0  # ratio of a column's size to those of all others
 _CELLS = 250_000  # that are in memory at a time
+_WORD = -np.inf  # number of cells with a word for what is not known, while they are counted
 _REMEMBERED = 100_000  # contents of cells whose numbers are remembered
 
 
@@ -67,15 +68,17 @@ class _Numbers(dict[str | None, float]):
     """The number in a cell, by its text: NaN if it is not rated, infinity if it has no number.
 
     A cell that is known only by bounds has a number between them, and a word for true or false has
-    1 or 0; `has_bounds` says whether bounds were found, and `words` has the words.
+    1 or 0; `has_bounds` says whether bounds were found, and `words` has the words. Words in
+    `missing` have the number `left_out`.
     """
 
     has_bounds = False
 
-    def __init__(self, missing: Sequence[str], mark: str = "") -> None:
+    def __init__(self, missing: Sequence[str], mark: str = "", *, left_out: float = np.nan) -> None:
         self._mark = mark
+        self._left_out = left_out
         self.words = set[str]()
-        self._empty = {None, *EMPTY, *map(str.lower, missing)}
+        self._missing = set(map(str.lower, missing))
         self._codes = {float(code) for code in missing if is_number(code)}
 
     def __missing__(self, text: str | None) -> float:
@@ -86,8 +89,10 @@ class _Numbers(dict[str | None, float]):
 
     def _read(self, text: str | None) -> float:
         word = (text or "").strip().lower()
-        if text is None or word in self._empty:
+        if text is None or word in EMPTY:
             return np.nan
+        if word in self._missing:
+            return self._left_out
         text = self._plain(text)
         if not is_number(text):
             bounds = cell_bound(text)
@@ -446,7 +451,7 @@ class WideRows(NamedTuple):
     Attributes
     ----------
     left_out : int
-        Number of cells of users and items whose names mean that they are not known.
+        Number of cells with a word for what is not known, or whose user or item has one.
     odd : OddColumns
         Columns that may be no items, by the first rows.
     """
@@ -505,7 +510,7 @@ class Cells(NamedTuple):
         Lower and upper bounds of cells that are known only by bounds, infinite on an open side; NaN
         in others. None if no cell has been known by bounds. `values` are between them.
     n_left_out : int
-        Number of filled cells whose user or item has a word for what is not known.
+        Number of cells with a word for what is not known, or whose user or item has one.
     """
 
     values: Float64
@@ -532,7 +537,7 @@ class CellReader:
     ) -> None:
         self._words = words
         self._columns = list(columns)
-        self._numbers = _Numbers(words, table.mark)
+        self._numbers = _Numbers(words, table.mark, left_out=_WORD)
         self._nameless = _nameless(items)
         self._left_out = _are_words(items, words)
         self._bad = _BadCells(table, items)
@@ -542,12 +547,15 @@ class CellReader:
         """Return the cells of rows of texts, given the names of their users."""
         width = len(rows[0])
         values = self._numbers.table(rows, width)[:, self._columns]
+        of_words = values == _WORD
+        values[of_words] = np.nan
         cells = self._note(values, users, rows, n_before)
         bounds = None
         if self._numbers.has_bounds:
             bounds = self._numbers.bounds(rows, width)[:, :, self._columns]
             bounds[:, np.isnan(cells.values)] = np.nan
-        return cells._replace(bounds=bounds)
+        n_left_out = cells.n_left_out + int(of_words.sum())
+        return cells._replace(bounds=bounds, n_left_out=n_left_out)
 
     def read_all(self, table: Array, users: Array) -> Cells:
         """Return the cells of all rows of an array of numbers, or of objects.

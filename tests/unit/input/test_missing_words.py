@@ -35,7 +35,7 @@ def test_lines_with_a_word_are_left_out(tmp_path, word):
     done = typed(*command, "--missing", word).expect(0)
     assert everything(tmp_path / "out.h5") == KNOWN
     shown = word or "an empty field"
-    assert f"3 lines with {shown}" in " ".join(done.out.split())
+    assert f"3 lines or cells with {shown}" in " ".join(done.out.split())
     as_json = typed(*command, f"--missing={word},77", "--json").expect(0)
     assert json.loads(as_json.out)["missing"] == 3
 
@@ -99,7 +99,7 @@ def test_users_and_items_without_names_in_a_matrix(tmp_path):
         prepare(tmp_path, text, matrix=True, missing="n.d.")
     summary = prepare(tmp_path, text, matrix=True, missing="n.d.,")
     assert everything(tmp_path / "out.h5") == KNOWN
-    assert summary.missing == 6
+    assert summary.missing == 7
     frame = pd.DataFrame({"name": [*"abc"], "x": [1, 3, None], "y": [2, "n.d.", 5]})
     source = ratings_source(frame, form=Reading({"user": "name"}, True, ("n.d.",)))
     prepare_ratings([source], tmp_path / "out.h5", force=True)
