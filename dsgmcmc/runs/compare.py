@@ -22,7 +22,7 @@ import hashlib
 import re
 import shutil
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
@@ -64,7 +64,9 @@ from dsgmcmc.runs.candidate_scores import (
     scores_of,
     simpler_with,
 )
-from dsgmcmc.runs.candidates import (
+from dsgmcmc.runs.group import ChainGroup
+from dsgmcmc.runs.job import Job
+from dsgmcmc.runs.models import (
     ADDED,
     BIASES_ONLY,
     BURN_IN_SWEEPS,
@@ -75,8 +77,6 @@ from dsgmcmc.runs.candidates import (
     length_of,
     rules_for,
 )
-from dsgmcmc.runs.group import ChainGroup
-from dsgmcmc.runs.job import Job
 from dsgmcmc.runs.progress import logs
 from dsgmcmc.runs.settings import Metric
 from dsgmcmc.runs.source import RatingsSource
@@ -160,13 +160,9 @@ class Plan(NamedTuple):
             number for number, model in enumerate(self.models) if model.arrangement == arrangement
         ]
 
-
-class Admitted(NamedTuple):
-    """A candidate, its configuration, and the digest of its ratings."""
-
-    model: Candidate
-    config: ResolvedConfig
-    digest: str
+    def bare(self, arrangement: str) -> set[int]:
+        """Return the numbers of the candidates of an arrangement without additions."""
+        return {number for number in self.numbers(arrangement) if not self.models[number].added}
 
 
 class CandidateJob(Job):
@@ -315,20 +311,21 @@ class Comparing:
             "checkpoint_every": "10min",
         }
         ranks: dict[str, int | Literal["auto"]] = {}
-        admitted: list[Admitted] = []
+        admitted: dict[Candidate, ResolvedConfig] = {}
         for name, source in sources.items():
             ranks[name] = self._rank_of(source, requested.rank)
             models = self._candidates(source.ratings, levels, arrangement=name)
-            admitted += self._admitted(source, models, merged(fixed, {"rank": ranks[name]}))
-        metric = self._criterion(ratings, [candidate.config for candidate in admitted])
+            admitted |= self._admitted(source, models, merged(fixed, {"rank": ranks[name]}))
+        metric = self._criterion(ratings, admitted.values())
         if metric == "ndcg":
             fixed["save_draws"] = RANKING_DRAWS
-        models = [candidate.model for candidate in admitted]
+        models = list(admitted)
         of_first = [model for model in models if model.arrangement == models[0].arrangement]
         sweeps = length_of(ratings.nnz, of_first)
         identities = [
-            f"{candidate.digest} {candidate.config.hash()} {metric} {sweeps} with errors"
-            for candidate in admitted
+            f"{sources[model.arrangement].ratings.digest} {config.hash()} {metric} {sweeps} with"
+            " errors"
+            for model, config in admitted.items()
         ]
         return Plan(
             seed=requested.seed,
@@ -370,8 +367,10 @@ class Comparing:
 
     def _admitted(
         self, source: RatingsSource, models: Sequence[Candidate], fixed: Mapping[str, Any]
-    ) -> list[Admitted]:
-        """Return the candidates that ratings and settings admit; no two have one configuration.
+    ) -> dict[Candidate, ResolvedConfig]:
+        """Return the candidates that ratings and settings admit, with their configurations.
+
+        No two have one configuration.
 
         Raises
         ------
@@ -390,10 +389,9 @@ class Comparing:
                 admitted.setdefault(config, model)
         if not admitted:
             raise refused[0]
-        digest = source.ratings.digest
-        return [Admitted(model, config, digest) for config, model in admitted.items()]
+        return {model: config for config, model in admitted.items()}
 
-    def _criterion(self, ratings: Ratings, configs: Sequence[ResolvedConfig]) -> Metric:
+    def _criterion(self, ratings: Ratings, configs: Iterable[ResolvedConfig]) -> Metric:
         """Return the requested metric, or the default for the ratings."""
         if not all(config.law.can_be_evaluated for config in configs):
             if self.metric not in (None, "ndcg"):
@@ -427,14 +425,11 @@ class Comparing:
 
         Collective.
         """
-        models = self._plan.models
-        bare = self._bare(self._choose_arrangement())
-        with_factors = self._race(
-            {number for number in bare if models[number].likelihood != BIASES_ONLY}
-        )
-        tried = bare
-        if with_factors:
-            tried = bare | self._try_additions(models[recommended(with_factors)])
+        arrangement = self._choose_arrangement()
+        tried = self._plan.bare(arrangement)
+        chosen = self._choose_likelihood(arrangement)
+        if chosen is not None:
+            tried |= self._try_additions(chosen)
         scores = self._race(tried)
         if not scores:
             raise DivergenceError(
@@ -442,10 +437,17 @@ class Comparing:
             )
         return recommended(scores), best_of(scores)
 
-    def _bare(self, arrangement: str) -> set[int]:
-        """Return the numbers of the candidates of an arrangement without additions."""
-        numbers = self._plan.numbers(arrangement)
-        return {number for number in numbers if not self._plan.models[number].added}
+    def _choose_likelihood(self, arrangement: str) -> Candidate | None:
+        """Return the best model of an arrangement with factors, and without additions. Collective.
+
+        None if the chains of all of them diverge.
+        """
+        models = self._plan.models
+        bare = self._plan.bare(arrangement)
+        scores = self._race({n for n in bare if models[n].likelihood != BIASES_ONLY})
+        if not scores:
+            return None
+        return models[recommended(scores)]
 
     def _choose_arrangement(self) -> str:
         """Return the name of the best arrangement of a table of three directions. Collective.
@@ -457,17 +459,14 @@ class Comparing:
         first, *others = self._plan.ranks
         if not others:
             return first
-        with_factors = self._race(
-            {number for number in self._bare(first) if models[number].likelihood != BIASES_ONLY}
-        )
-        if not with_factors:
+        chosen = self._choose_likelihood(first)
+        if chosen is None:
             return first
-        likelihood = models[recommended(with_factors)].likelihood
         scores = self._race(
             {
                 number
                 for number, model in enumerate(models)
-                if model.likelihood == likelihood and model.added in ((), ("features",))
+                if model.likelihood == chosen.likelihood and model.added in ((), ("features",))
             }
         )
         if not scores:

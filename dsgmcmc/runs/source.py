@@ -41,8 +41,7 @@ from dsgmcmc.ratings.description import doubts_about_test, independent_tests
 from dsgmcmc.ratings.file import Ratings
 from dsgmcmc.ratings.float32 import find_bad_scale
 from dsgmcmc.ratings.reversed_items import describe_reversed
-from dsgmcmc.runs.candidates import RatedValues
-from dsgmcmc.runs.defaults import RunRatings, chosen_by_ratings
+from dsgmcmc.runs.models import RatedValues, RunRatings, chosen_by_ratings
 from dsgmcmc.runs.warm_start import WarmStart, start_digest
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.samplers.step_policy import DataCounts

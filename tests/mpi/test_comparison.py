@@ -14,7 +14,7 @@ from dsgmcmc.input.sources.columns import MemoryTable
 from dsgmcmc.parallel.alone import Comm
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.prepare.prepare import prepare_ratings
-from dsgmcmc.runs import candidates
+from dsgmcmc.runs import models as runs_models
 from dsgmcmc.runs.compare import Comparing
 from dsgmcmc.runs.job import Job
 from dsgmcmc.runs.recommended import sample_recommended
@@ -30,7 +30,7 @@ def test_the_choice_does_not_depend_on_the_processes(
     """All figures except seconds have the same bits, also if the first attempts end before and
     after half a chain.
     """
-    monkeypatch.setattr(candidates, "MAX_SWEEPS", 80)
+    monkeypatch.setattr(runs_models, "MAX_SWEEPS", 80)
     data = mpi_tmp_path / "r.h5"
     folder = mpi_tmp_path / "compare"
 
@@ -80,7 +80,7 @@ def test_an_arrangement_does_not_depend_on_the_processes(
     comm: MPI.Comm, together, mpi_tmp_path: Path, monkeypatch
 ) -> None:
     """The arrangement of three directions, all figures and the draws of the run are the same."""
-    monkeypatch.setattr(candidates, "MAX_SWEEPS", 80)
+    monkeypatch.setattr(runs_models, "MAX_SWEEPS", 80)
     data = mpi_tmp_path / "t.h5"
     settings = {"grid": 5, "rank": 2, "likelihood": "gaussian", "noise": "shared"}
     settings |= {"implicit_features": "no", "iterations": 60, "burn_in": 20, "until": "none"}

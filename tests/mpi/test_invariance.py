@@ -29,7 +29,7 @@ from support import (
 
 from dsgmcmc.diagnostics.summary import read_summary
 from dsgmcmc.parallel import ring
-from dsgmcmc.runs import defaults
+from dsgmcmc.runs import models
 from dsgmcmc.samplers import SAMPLERS
 from dsgmcmc.samplers.gradients import GRADIENTS
 from dsgmcmc.storage import store
@@ -400,7 +400,7 @@ def test_defaults_of_dense_measurements_are_chosen_alike(
     comm: MPI.Comm, together, mpi_tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Gibbs sampling, and noise levels of rows of unequal scale, on any number of processes."""
-    monkeypatch.setattr(defaults, "DENSE_RATINGS", 100)
+    monkeypatch.setattr(models, "DENSE_RATINGS", 100)
     data = mpi_tmp_path / "unequal.h5"
     with together():
         if comm.rank == 0:

@@ -20,7 +20,7 @@ from dsgmcmc.model.likelihoods import LIKELIHOODS
 from dsgmcmc.model.predictive.base import Moments
 from dsgmcmc.parallel.comm import Alone
 from dsgmcmc.ratings.file import Ratings
-from dsgmcmc.runs import candidates
+from dsgmcmc.runs import models as runs_models
 from dsgmcmc.runs.candidate_scores import (
     CandidateScores,
     acceptable,
@@ -30,9 +30,9 @@ from dsgmcmc.runs.candidate_scores import (
     leading,
     recommended,
 )
-from dsgmcmc.runs.candidates import Candidate, RatedValues, rules_for
 from dsgmcmc.runs.compare import Comparing
 from dsgmcmc.runs.job import Job
+from dsgmcmc.runs.models import Candidate, RatedValues, rules_for
 from dsgmcmc.runs.recommended import sample_recommended
 from dsgmcmc.runs.source import RatingsSource
 from dsgmcmc.storage.lock import Lock
@@ -62,13 +62,14 @@ def test_one_outlier_does_not_hide_a_gap():
 def test_candidates_in_the_order_of_their_complexity():
     """Likelihoods come first, then one, two and all additions, as far as the ratings admit them."""
     names = [
-        model.name for model in candidates.candidates(candidates.RULES, features=True, times=False)
+        model.name
+        for model in runs_models.candidates(runs_models.RULES, features=True, times=False)
     ]
     plain = ["plain", "plain + features", "plain + implicit", "plain + features + implicit"]
     assert names[:6] == ["biases only", *plain, "log"]
-    clicks = candidates.candidates([candidates.CLICKS], features=False, times=True)
+    clicks = runs_models.candidates([runs_models.CLICKS], features=False, times=True)
     assert [model.name for model in clicks] == ["clicks", "clicks + implicit"]
-    last = candidates.candidates(candidates.RULES, features=True, times=True)[-1].settings
+    last = runs_models.candidates(runs_models.RULES, features=True, times=True)[-1].settings
     assert (
         last
         | {
@@ -204,7 +205,7 @@ def write_noisy(path, noises):
 @pytest.fixture(autouse=True)
 def short(monkeypatch):
     """Chains of 100 sweeps are enough for what is planted here."""
-    monkeypatch.setattr(candidates, "MAX_SWEEPS", 100)
+    monkeypatch.setattr(runs_models, "MAX_SWEEPS", 100)
 
 
 def compare(tmp_path, data, metric=None, **settings):
@@ -427,7 +428,7 @@ def compared(tmp_path_factory):
     """A ratings file, and the comparison of models on it."""
     folder = tmp_path_factory.mktemp("compared")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(candidates, "MAX_SWEEPS", 100)
+        patch.setattr(runs_models, "MAX_SWEEPS", 100)
         data = write_noisy(folder / "r.h5", (0.1, 1.0))
         return (
             data,

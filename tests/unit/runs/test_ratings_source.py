@@ -16,7 +16,7 @@ from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.errors import AgreedError, InputError
 from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.posterior.run import Run
-from dsgmcmc.runs import defaults
+from dsgmcmc.runs import models
 from dsgmcmc.runs.job import Job
 from dsgmcmc.runs.source import RatingsSource
 from dsgmcmc.storage.rundir import RunDirectory
@@ -329,7 +329,7 @@ def test_gibbs_is_the_default_for_nearly_full_matrices(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any], sampler: str
 ) -> None:
     """Where it can draw the model, and no sampler or setting of one is chosen."""
-    monkeypatch.setattr(defaults, "DENSE_RATINGS", 100)
+    monkeypatch.setattr(models, "DENSE_RATINGS", 100)
     data = write_planted(tmp_path / "r.h5")
     assert RatingsSource(data).resolve(1, {}, settings).sampler.name == sampler
 
@@ -348,7 +348,7 @@ def test_few_or_sparse_ratings_have_baoab(tmp_path: Path, monkeypatch: pytest.Mo
     """A resumed run keeps its sampler, whatever the ratings are."""
     data = write_planted(tmp_path / "r.h5")
     assert RatingsSource(data).resolve(1, {}, {}).sampler.name == "baoab"
-    monkeypatch.setattr(defaults, "DENSE_RATINGS", 100)
+    monkeypatch.setattr(models, "DENSE_RATINGS", 100)
     saved = RatingsSource(data).resolve(1, {}, {"sampler": "baoab"}).table()
     assert RatingsSource(data).resolve(1, saved, {}).sampler.name == "baoab"
     sparse = write_planted(tmp_path / "s.h5", 60, 60, share=0.15)
@@ -359,7 +359,7 @@ def test_a_run_stores_the_sampler_that_was_asked_and_the_one_that_was_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """``auto`` leaves the sampler of a resumed run as it is; another name is refused."""
-    monkeypatch.setattr(defaults, "DENSE_RATINGS", 100)
+    monkeypatch.setattr(models, "DENSE_RATINGS", 100)
     data = write_planted(tmp_path / "r.h5")
     for asked, taken in (("auto", "gibbs"), ("baoab", "baoab")):
         out = tmp_path / asked
@@ -378,7 +378,7 @@ def test_dense_measurements_of_unequal_rows_get_noise_of_their_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rows of large values would otherwise rule the common noise level, and the factors."""
-    monkeypatch.setattr(defaults, "DENSE_RATINGS", 100)
+    monkeypatch.setattr(models, "DENSE_RATINGS", 100)
     i, j, x = planted(40, 30, 0.9, 0)
     held = np.arange(len(i)) % 5 == 0
     equal = write_cells(tmp_path / "equal.h5", (40, 30), i, j, x, held)
@@ -396,5 +396,5 @@ def test_dense_measurements_of_unequal_rows_get_noise_of_their_own(
     assert noise_of(unequal, sampler="baoab") == "both"
     for chosen in ({"noise": "shared"}, {"noise_precision": 1.0}, {"likelihood": "student-t"}):
         assert noise_of(unequal, **chosen) == "shared"
-    monkeypatch.setattr(defaults, "DENSE_SHARE", 1.1)
+    monkeypatch.setattr(models, "DENSE_SHARE", 1.1)
     assert noise_of(unequal) == "shared"
