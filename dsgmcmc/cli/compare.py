@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dsgmcmc.cli import JsonOption
-from dsgmcmc.cli.options import options_of, takes_settings
+from dsgmcmc.cli.options import options_in, takes_settings
 from dsgmcmc.errors import StoppedError
 from dsgmcmc.parallel.comm import on_root, processes, run_parallel
 from dsgmcmc.terminal import say, say_json, show_table
@@ -28,13 +27,7 @@ HEADINGS = {
 }
 
 
-def _compare_options() -> list[inspect.Parameter]:
-    from dsgmcmc.runs.settings import CompareSettings
-
-    return options_of(CompareSettings.model_fields)
-
-
-@takes_settings(_compare_options)
+@takes_settings(options_in("dsgmcmc.runs.settings", "CompareSettings"))
 def compare(
     data: Annotated[
         Path, typer.Argument(metavar="DATA.h5", help="Ratings file made by `dsgmcmc prepare`.")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from types import NoneType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeVar, get_args, get_origin
 
@@ -77,35 +78,65 @@ def option_name(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def options_of(fields: Mapping[str, FieldInfo]) -> list[inspect.Parameter]:
-    """Return the options of settings, with their defaults and bounds."""
-    return [_option(name, field) for name, field in fields.items() if declared(field)["offered"]]
+def options_in(module: str, name: str) -> Callable[[], list[inspect.Parameter]]:
+    """Return a function that imports a class of settings, and returns their options."""
+
+    def make() -> list[inspect.Parameter]:
+        return options_of(getattr(import_module(module), name).model_fields)
+
+    return make
 
 
-def _option(name: str, field: FieldInfo) -> inspect.Parameter:
-    declaration = declared(field)
-    bounds = bounds_of(field)
-    if bounds.keys() & {"gt", "lt"}:  # of typer's ranges, the ends are in the range
-        bounds = {}
-    option = typer.Option(
-        *flags(name, field),
-        metavar=declaration["metavar"] or None,
-        help=field.description,
-        min=bounds.get("ge"),
-        max=bounds.get("le"),
-        show_default=declaration["shown"] or True,
-    )
-    kind = option_type(field)
-    if field.default is None:
-        kind |= None
-    return option_parameter(name, Annotated[kind, option], field.default)
+def options_of(
+    fields: Mapping[str, FieldInfo], panel: str | None = None
+) -> list[inspect.Parameter]:
+    """Return the options of settings, with their defaults and bounds.
+
+    With a `panel`, the heading of settings that files may give, too, an option that is not given is
+    None, and the settings check their own bounds.
+    """
+    options = []
+    for name, field in fields.items():
+        declaration = declared(field)
+        if not declaration["offered"]:
+            continue
+        default = field.default
+        about: dict[str, Any] = {"show_default": declaration["shown"] or True}
+        text = field.description or ""
+        if panel is not None:
+            default = None
+            about = {"rich_help_panel": panel}
+            shown = declaration["shown"] or _format_default(field.default)
+            if shown:
+                text += f" [default: {shown}]"
+        elif not bounds_of(field).keys() & {"gt", "lt"}:  # typer's ranges have their ends
+            about |= {"min": bounds_of(field).get("ge"), "max": bounds_of(field).get("le")}
+        option = typer.Option(
+            *flags(name, field), metavar=declaration["metavar"] or None, help=text, **about
+        )
+        kind = option_type(field)
+        if default is None:
+            kind |= None
+        options.append(
+            inspect.Parameter(
+                name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=default,
+                annotation=Annotated[kind, option],
+            )
+        )
+    return options
 
 
-def option_parameter(name: str, annotation: object, default: object = None) -> inspect.Parameter:
-    """Return a parameter from which typer makes an option."""
-    return inspect.Parameter(
-        name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation
-    )
+def _format_default(value: object) -> str:
+    """Format a default for the help: ``on`` for True, empty for None and False."""
+    if value is True:
+        return "on"
+    if value is None or value is False:
+        return ""
+    if isinstance(value, float):
+        return f"{value:g}"
+    return str(value)
 
 
 def flags(name: str, field: FieldInfo) -> list[str]:

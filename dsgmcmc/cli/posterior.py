@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from dsgmcmc.cli import JsonOption, RunArgument
-from dsgmcmc.cli.options import options_of, takes_settings
+from dsgmcmc.cli.options import options_in, takes_settings
 from dsgmcmc.errors import InputError, retry_if_gone
 from dsgmcmc.terminal import say, say_json, show_table
 
@@ -33,13 +32,7 @@ OutOption = Annotated[
 ]
 
 
-def _predict_options() -> list[inspect.Parameter]:
-    from dsgmcmc.posterior.settings import PredictSettings
-
-    return options_of(PredictSettings.model_fields)
-
-
-@takes_settings(_predict_options)
+@takes_settings(options_in("dsgmcmc.posterior.settings", "PredictSettings"))
 @retry_if_gone
 def predict(
     run: RunArgument,
@@ -133,13 +126,7 @@ def _complete_matrix(
         say_json(summary, indent=None, file=sys.stderr)
 
 
-def _recommend_options() -> list[inspect.Parameter]:
-    from dsgmcmc.posterior.settings import RecommendSettings
-
-    return options_of(RecommendSettings.model_fields)
-
-
-@takes_settings(_recommend_options)
+@takes_settings(options_in("dsgmcmc.posterior.settings", "RecommendSettings"))
 @retry_if_gone
 def recommend(
     run: RunArgument,
@@ -278,13 +265,7 @@ def _row_of(line: dict[str, Any], columns: Sequence[str]) -> list[str]:
     return row
 
 
-def _evaluate_options() -> list[inspect.Parameter]:
-    from dsgmcmc.posterior.settings import EvaluateSettings
-
-    return options_of(EvaluateSettings.model_fields)
-
-
-@takes_settings(_evaluate_options)
+@takes_settings(options_in("dsgmcmc.posterior.settings", "EvaluateSettings"))
 @retry_if_gone
 def evaluate(
     run: RunArgument,
@@ -324,7 +305,6 @@ def evaluate(
     from dsgmcmc.diagnostics.ranking import evaluate as compare_rankings
     from dsgmcmc.posterior.cells.fitted_rows import open_rows
     from dsgmcmc.posterior.lists.liked import warn_of_few
-    from dsgmcmc.posterior.lists.measures import MEASURES
     from dsgmcmc.posterior.rated import read_rated
     from dsgmcmc.posterior.settings import EvaluateSettings
 
@@ -338,33 +318,25 @@ def evaluate(
     if files:
         _evaluate_file(opened, files[0], settings, as_json=as_json)
         return
-    users = None if settings.everyone else USERS
+    how: dict[str, Any] = {
+        "at": settings.at,
+        "liked": settings.liked,
+        "users": None if settings.everyone else USERS,
+        "exposure": settings.exposure,
+    }
     if runs:
-        opened_runs = [open_rows(path, settings.data).run for path in (run, *runs)]
-        compared = compare_runs(
-            opened_runs, settings.at, settings.liked, users=users, exposure=settings.exposure
-        )
-        _show_runs(compared, as_json=as_json)
-        return
-    rated = read_rated(opened)
-    scores = compare_rankings(
-        opened, rated, settings.at, settings.liked, users=users, exposure=settings.exposure
-    )
-    for note in warn_of_few(opened, "likely", settings.liked):
-        _say_warning(note)
+        others_opened = [open_rows(path, settings.data).run for path in runs]
+        scores = compare_runs([opened, *others_opened], **how)
+    else:
+        scores = compare_rankings(opened, read_rated(opened), **how)
+        for note in warn_of_few(opened, "likely", settings.liked):
+            _say_warning(note)
     if as_json:
         say_json(scores)
-        return
-    title = _title_of_lists(scores)
-    rows: list[list[str]] = []
-    for rule in scores["rules"]:
-        difference = ""
-        if rows:  # the default rule comes first
-            difference = f"{rule['difference']['mean']:+.3f} ± {rule['difference']['se']:.3f}"
-        measures = [f"{rule[name]['mean']:.3f}" for name in MEASURES]
-        rows.append([rule["rule"], *measures, difference])
-    headings = ["rank by", "NDCG", "precision", "recall", "reciprocal rank", "NDCG, difference"]
-    show_table(headings, rows, title, left=["rank by"])
+    elif runs:
+        _show_runs(scores)
+    else:
+        _show_rules(scores)
 
 
 def _title_of_lists(scores: dict[str, Any]) -> str:
@@ -378,23 +350,43 @@ def _title_of_lists(scores: dict[str, Any]) -> str:
     return title
 
 
-def _show_runs(scores: dict[str, Any], *, as_json: bool) -> None:
-    """Print the comparison of the lists of several runs."""
+def _show_rules(scores: dict[str, Any]) -> None:
+    """Print the scores of lists by rule, and their differences from those of the first rule."""
+    changes = [rule["difference"] for rule in scores["rules"]]
+    differences = [f"{change['mean']:+.3f} ± {change['se']:.3f}" for change in changes]
+    _show_lists_of("rule", scores, differences, digits=3)
+
+
+def _show_runs(scores: dict[str, Any]) -> None:
+    """Print the scores of the lists of several runs, and their differences from the first run."""
+    changes = [of_run["difference"]["ndcg"] for of_run in scores["runs"]]
+    differences = [
+        f"{change['mean']:+.4f} ({change['low']:+.4f} to {change['high']:+.4f})"
+        for change in changes
+    ]
+    _show_lists_of("run", scores, differences, digits=4)
+
+
+#: Headings of what has scores of lists, and of differences in NDCG.
+LIST_HEADINGS = {
+    "rule": ("rank by", "NDCG, difference"),
+    "run": ("run", "NDCG, difference, 95 %"),
+}
+
+
+def _show_lists_of(
+    kind: str, scores: dict[str, Any], differences: list[str], *, digits: int
+) -> None:
+    """Print a table of scores of lists, in which the first row is what others differ from."""
     from dsgmcmc.posterior.lists.measures import MEASURES
 
-    if as_json:
-        say_json(scores)
-        return
+    name, difference = LIST_HEADINGS[kind]
     rows: list[list[str]] = []
-    for of_run in scores["runs"]:
-        difference = ""
-        if rows:
-            change = of_run["difference"]["ndcg"]
-            difference = f"{change['mean']:+.4f} ({change['low']:+.4f} to {change['high']:+.4f})"
-        measures = [f"{of_run[name]['mean']:.4f}" for name in MEASURES]
-        rows.append([of_run["run"], *measures, difference])
-    headings = ["run", "NDCG", "precision", "recall", "reciprocal rank", "NDCG, difference, 95 %"]
-    show_table(headings, rows, _title_of_lists(scores), left=["run"])
+    for scored, change in zip(scores[f"{kind}s"], ["", *differences[1:]], strict=True):
+        measures = [f"{scored[measure]['mean']:.{digits}f}" for measure in MEASURES]
+        rows.append([scored[kind], *measures, change])
+    headings = [name, "NDCG", "precision", "recall", "reciprocal rank", difference]
+    show_table(headings, rows, _title_of_lists(scores), left=[name])
 
 
 def _evaluate_file(run: Run, ratings: Path, settings: EvaluateSettings, *, as_json: bool) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 import sys
 from enum import StrEnum
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dsgmcmc.cli.options import options_of, takes_settings
+from dsgmcmc.cli.options import options_in, takes_settings
 from dsgmcmc.input.movielens import DATA_SETS, LICENCE
 from dsgmcmc.input.movielens import fetch as fetch_data
 from dsgmcmc.terminal import console, pass_on, plain, say, say_json, show_facts
@@ -51,13 +50,7 @@ def fetch(
     pass_on([os.fsencode(f"{ratings}\n")])
 
 
-def _prepare_options() -> list[inspect.Parameter]:
-    from dsgmcmc.prepare.settings import PrepareSettings
-
-    return options_of(PrepareSettings.model_fields)
-
-
-@takes_settings(_prepare_options)
+@takes_settings(options_in("dsgmcmc.prepare.settings", "PrepareSettings"))
 def prepare(
     ratings: Annotated[
         list[str],

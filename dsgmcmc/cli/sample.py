@@ -18,7 +18,7 @@ import typer
 from typer.core import TyperCommand
 from typing_extensions import override
 
-from dsgmcmc.cli.options import declared, flags, option_parameter, option_type, takes_settings
+from dsgmcmc.cli.options import options_of, takes_settings
 from dsgmcmc.errors import InputError
 from dsgmcmc.parallel.comm import agree, on_root, processes, run_parallel
 from dsgmcmc.parallel.machine import ends_with_container
@@ -47,12 +47,10 @@ class SampleCommand(TyperCommand):
 
 def _options() -> list[inspect.Parameter]:
     """Return the options of all settings of a run and its job, in the order of the help."""
-    return [
-        _option(section, name, field)
-        for section, fields in sections().items()
-        for name, field in fields.items()
-        if declared(field)["offered"]
-    ]
+    options = []
+    for section, fields in sections().items():
+        options += options_of(fields, f"Settings of the {section}")
+    return options
 
 
 @takes_settings(_options)
@@ -177,33 +175,3 @@ def sections() -> dict[str, dict[str, FieldInfo]]:
         "chain": {"sampler": chain.pop("sampler"), "step_size": step, **chain},
         "job": dict(Policy.model_fields),
     }
-
-
-def _option(section: str, name: str, field: FieldInfo) -> inspect.Parameter:
-    """Make the option of a setting.
-
-    Its value is None if the user does not give it, because a file may then give it.
-    """
-    declaration = declared(field)
-    text = field.description or ""
-    default = declaration["shown"] or _format_default(field.default)
-    if default:
-        text += f" [default: {default}]"
-    option = typer.Option(
-        *flags(name, field),
-        metavar=declaration["metavar"] or None,
-        help=text,
-        rich_help_panel=f"Settings of the {section}",
-    )
-    return option_parameter(name, Annotated[option_type(field) | None, option])
-
-
-def _format_default(value: object) -> str:
-    """Format a default for the help: ``on`` for True, empty for None and False."""
-    if value is True:
-        return "on"
-    if value is None or value is False:
-        return ""
-    if isinstance(value, float):
-        return f"{value:g}"
-    return str(value)

@@ -428,20 +428,21 @@ def _noise_resolution(config: ResolvedConfig, ratings: Ratings) -> float | None:
 
 def _facts_of_measurements(ratings: Ratings) -> dict[str, Any]:
     """Return facts about columns, reading, replicates, weights, bounds and directions, if any."""
-    facts: dict[str, Any] = {}
-    if ratings.named_columns:
-        facts["columns"] = ratings.named_columns
-    if ratings.reading.stored():
-        facts["reading"] = ratings.reading.stored()
+    directions = None
     if ratings.directions is not None:
-        facts["directions"] = list(ratings.directions.columns)
-    if ratings.replicates:
-        facts["replicates"] = ratings.replicates
-    if ratings.mean_weight is not None:
-        facts["mean_weight"] = ratings.mean_weight
+        directions = list(ratings.directions.columns)
+    bounded = None
     if ratings.has_bounds:
-        facts["bounded"] = ratings.count_bounded("train")
-    return facts
+        bounded = ratings.count_bounded("train")
+    facts = {
+        "columns": ratings.named_columns or None,
+        "reading": ratings.reading.stored() or None,
+        "directions": directions,
+        "replicates": ratings.replicates or None,
+        "mean_weight": ratings.mean_weight,
+        "bounded": bounded,
+    }
+    return {name: fact for name, fact in facts.items() if fact is not None}
 
 
 def targets_of(config: ResolvedConfig, ratings: Ratings, ring: Ring) -> MakeTarget:
