@@ -435,7 +435,6 @@ class BPMF(Estimator, FittedModel):
         settings = self._settings()
         inputs = [X] if y is None else [X, y]
         command = f"{self!r}.fit({', '.join(map(_brief, inputs))})"
-        earlier_run = _path_of(start)
         if self.comm is not None and self.out is None:
             raise InputError("comm= needs out=, the run directory, to which all processes write")
         # until the end of `fit`, because it keeps the folder in which the run of `start` may be
@@ -443,23 +442,11 @@ class BPMF(Estimator, FittedModel):
         if earlier_scratch is None or not self.warm_start:
             self._scratch = Scratch()
         out, ratings_file = self._paths()
-        processes = self._processes()
         self._reading: DataReading | None = None
-        data = self._prepare(
-            X, y, ratings_file, run=RunDirectory(out), seed=settings["seed"], test=test
-        )
+        run = RunDirectory(out)
+        data = self._prepare(X, ratings_file, seed=settings["seed"], y=y, run=run, test=test)
         with saying_how_to_continue(self.out, CONTINUE):
-            if processes > 1:
-                self._sample_by_mpirun(
-                    data,
-                    out,
-                    settings,
-                    earlier_run=earlier_run,
-                    processes=processes,
-                    command=command,
-                )
-            else:
-                self._sample_here(data, out, settings, earlier_run=earlier_run, command=command)
+            self._sample(data, out, settings, earlier_run=_path_of(start), command=command)
         self._training = self._training_data(X, y)
         self._library = library
         self.data_ = self._reading
@@ -560,41 +547,7 @@ class BPMF(Estimator, FittedModel):
             return in_notebook()
         return bool(self.verbose)
 
-    def _processes(self) -> int:
-        """Return the number of processes to start, 1 if `comm` has them."""
-        if self.comm is not None:
-            return 1
-        return number_of_processes(self.n_jobs)
-
-    def _sample_by_mpirun(
-        self,
-        data: Path,
-        out: Path,
-        settings: dict[str, Any],
-        *,
-        earlier_run: Path | None,
-        processes: int,
-        command: str,
-    ) -> None:
-        """Sample a run with several processes, which are started by ``mpirun``."""
-        options = []
-        if self.warm_start:
-            options.append("--resume")
-        if earlier_run is not None:
-            options += ["--from", str(earlier_run)]
-        if self._compares():
-            options += ["--model", "auto"]
-        run_sample(
-            data,
-            out,
-            settings,
-            options=options,
-            processes=processes,
-            verbose=self._shows_progress(),
-            command=command,
-        )
-
-    def _sample_here(
+    def _sample(
         self,
         data: Path,
         out: Path,
@@ -605,11 +558,34 @@ class BPMF(Estimator, FittedModel):
     ) -> None:
         """Sample a run in this process and, with `comm`, its other processes. Collective.
 
+        Without `comm`, several processes are started by ``mpirun``.
+
         Raises
         ------
         StoppedError
             If sampling was stopped at a checkpoint.
         """
+        processes = 1
+        if self.comm is None:
+            processes = number_of_processes(self.n_jobs)
+        if processes > 1:
+            options = []
+            if self.warm_start:
+                options.append("--resume")
+            if earlier_run is not None:
+                options += ["--from", str(earlier_run)]
+            if self._compares():
+                options += ["--model", "auto"]
+            run_sample(
+                data,
+                out,
+                settings,
+                options=options,
+                processes=processes,
+                verbose=self._shows_progress(),
+                command=command,
+            )
+            return
         # these modules load Numba's compiler, which is not needed to read a model
         from dsgmcmc.runs.job import Job
         from dsgmcmc.runs.recommended import sample_recommended
@@ -667,7 +643,7 @@ class BPMF(Estimator, FittedModel):
         settings = self._settings()
         comm = self.comm or Alone()
         scratch = Scratch()
-        data = self._prepare(X, y, scratch.path / "ratings.h5", run=None, seed=settings["seed"])
+        data = self._prepare(X, scratch.path / "ratings.h5", seed=settings["seed"], y=y)
         folder = Path(comm.bcast(str(scratch.path / "compare")))
         comparing = Comparing(
             comm, RatingsSource(data), folder, settings, metric=metric, quiet=not self.verbose
@@ -676,17 +652,22 @@ class BPMF(Estimator, FittedModel):
 
     # ------------------------------------------------------------------ the ratings file
 
-    def _prepare(
+    def _prepare(self, X: object, path: Path, *, seed: int, **given: Any) -> Path:
+        """Write the ratings as `_write_ratings` does, on process 0. Collective."""
+        work = partial(self._write_ratings, X, path, seed=seed, **given)
+        return on_root(self.comm or Alone(), work, "fit")
+
+    def _write_ratings(
         self,
-        X: Any,
-        y: Any,
+        X: object,
         path: Path,
         *,
-        run: RunDirectory | None,
         seed: int,
-        test: Any = None,
+        y: object = None,
+        run: RunDirectory | None = None,
+        test: object = None,
     ) -> Path:
-        """Write the ratings to `path`, unless X is a ratings file. Collective.
+        """Write the ratings to `path`, unless X is a ratings file.
 
         If there is a run already in `run`, `path` is its ratings file, and is written only with the
         run's own ratings; other ratings are written to a temporary file, with which the run cannot
@@ -697,20 +678,6 @@ class BPMF(Estimator, FittedModel):
         Path
             The ratings file.
         """
-        work = partial(self._write_ratings, X, y, path, run=run, seed=seed, test=test)
-        return on_root(self.comm or Alone(), work, "fit")
-
-    def _write_ratings(
-        self,
-        X: object,
-        y: object,
-        path: Path,
-        *,
-        run: RunDirectory | None,
-        seed: int,
-        test: object,
-    ) -> Path:
-        """Write the ratings as `_prepare` does; on process 0."""
         features = self._features()
         X = collected(X)  # once, not at each look at its columns
         form = form_with_weights(self._form(), X)

@@ -189,6 +189,11 @@ class Checked(BaseModel):
         """Check settings; raise InputError, which names all that are wrong."""
         return cls.complete()(**settings)
 
+    def changed(self, *names: str) -> list[str]:
+        """Return those of the named settings that do not have their default."""
+        fields = type(self).model_fields
+        return [name for name in names if getattr(self, name) != fields[name].default]
+
     @classmethod
     def complete(cls) -> type[Self]:
         """Return the class whose fields are all settings.

@@ -125,24 +125,23 @@ class PredictSettings(PredictOptions):
 
     @model_validator(mode="after")
     def _check_form(self) -> PredictSettings:
-        of_pairs = ["at_least", "probabilities", "unknown", "columns"]
         if not self.matrix:
-            if self.draws or self.sd or self.data is not None:
+            if self.changed("draws", "sd", "data"):
                 raise ValueError(
                     f"{named('draws')}, {named('sd')} and {named('data')} need {named('matrix')}"
                 )
             return self
-        if self.draws and (self.sd or self.of_mean or self.interval is not None):
+        if self.draws and self.changed("sd", "of_mean", "interval"):
             raise ValueError(
                 f"{named('draws')} writes drawn ratings: leave out {named('sd')},"
                 f" {named('of_mean')} and {named('interval')}"
             )
-        for name in of_pairs:
-            if getattr(self, name) != type(self).model_fields[name].default:
-                raise ValueError(
-                    f"{named('matrix')} predicts all pairs of users and items: leave out"
-                    f" {named(name)}"
-                )
+        of_pairs = self.changed("at_least", "probabilities", "unknown", "columns")
+        if of_pairs:
+            raise ValueError(
+                f"{named('matrix')} predicts all pairs of users and items: leave out"
+                f" {named(of_pairs[0])}"
+            )
         return self
 
 
@@ -245,13 +244,11 @@ class EvaluateSettings(Checked):
 
     def check_form(self, *, of_file: bool) -> None:
         """Raise InputError for settings of rankings with a file, or of a file without one."""
-        unused = ["unknown", "columns", "missing"]
+        unused = self.changed("unknown", "columns", "missing")
         advice = "rankings are compared on the test ratings: give RATINGS, or leave out"
         if of_file:
-            unused = ["at", "liked", "exposure", "everyone"]
+            unused = self.changed("at", "liked", "exposure", "everyone")
             advice = "RATINGS are compared with predictions, not with rankings: leave out"
-        for name in unused:
-            field = type(self).model_fields[name]
-            if getattr(self, name) != field.default:
-                flag = "all" if name == "everyone" else name
-                raise InputError(f"{advice} {named(flag)}")
+        if unused:
+            flag = unused[0].replace("everyone", "all")
+            raise InputError(f"{advice} {named(flag)}")

@@ -79,7 +79,7 @@ LARGER = {
     "NegativeBinomial": (26, "a likelihood, with its dispersion"),
     "Chain": (26, "a chain: it iterates, records, saves and begins again"),
     "Record": (25, "the layout of a row in memory: one method for each part of the source"),
-    "BPMF": (23, "scikit-learn's estimator: its conventions, and how it samples"),
+    "BPMF": (21, "scikit-learn's estimator: its conventions, and how it samples"),
     "Part": (22, "the interface of a part of the model"),
     "Predictive": (21, "the interface of a predictive distribution"),
     "StudentT": (21, "a likelihood, with its degrees of freedom"),

@@ -12,7 +12,7 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.input.arrays import list_names
 from dsgmcmc.posterior.cells.predict import Predictor
 from dsgmcmc.posterior.draws import OTHER
-from dsgmcmc.posterior.fitted.state import FittedState, as_told, renewing
+from dsgmcmc.posterior.fitted.state import FittedState, as_told, check_draws, renewing
 from dsgmcmc.posterior.index import unknown_names
 from dsgmcmc.posterior.matrix.complete import (
     Completion,
@@ -88,8 +88,7 @@ class Matrices(FittedState):
         """
         if known not in ("given", "fitted"):
             raise InputError(f"known={known!r}: expected 'given' or 'fitted'")
-        if not isinstance(draws, int | np.integer) or draws < 0:
-            raise InputError(f"draws={draws!r}: expected a whole number of matrices")
+        check_draws(draws, "matrices")
         if draws and return_std:
             raise InputError("give either draws or return_std")
         if return_std:

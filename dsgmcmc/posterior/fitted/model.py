@@ -96,9 +96,7 @@ class FittedModel(Predictions, Matrices, Rankings):
         """
         model = object.__new__(type(self))
         vars(model).update(vars(self))
-        for note in model._add(X, y, kind, features=features, rows=rows):
-            warn(note)
-        return model
+        return model.update(X, y, kind=kind, features=features, rows=rows)
 
     def update(
         self,
@@ -172,8 +170,8 @@ class FittedModel(Predictions, Matrices, Rankings):
         InputError
             If the run has no saved draws or no factors, or the target does not fit.
         """
-        names = {entity: self._names_in_order(entity) for entity in ENTITIES}
-        return loadings(self._fitted(), items=names["item"], users=names["user"], target=target)
+        users, items = map(self._names_in_order, ENTITIES)
+        return loadings(self._fitted(), items=items, users=users, target=target)
 
     @renewing
     def item_dimensions(self, *, target: object = None) -> Loadings:
@@ -187,9 +185,8 @@ class FittedModel(Predictions, Matrices, Rankings):
         InputError
             If ratings are not ordered levels, or the target does not fit.
         """
-        names = {entity: self._names_in_order(entity) for entity in ENTITIES}
-        run = self._fitted()
-        return item_dimensions(run, items=names["item"], users=names["user"], target=target)
+        users, items = map(self._names_in_order, ENTITIES)
+        return item_dimensions(self._fitted(), items=items, users=users, target=target)
 
     @renewing
     def item_parameters(self, *, fit: bool = True, unit: Unit = "logit") -> Table:

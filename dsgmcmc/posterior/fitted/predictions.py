@@ -13,7 +13,7 @@ from dsgmcmc.model.predictive.base import Prediction
 from dsgmcmc.posterior.cells.evaluate import evaluate_ratings, refuse_clicks
 from dsgmcmc.posterior.cells.predict import Predictor
 from dsgmcmc.posterior.draws import ENTITIES
-from dsgmcmc.posterior.fitted.state import FittedState, renewing
+from dsgmcmc.posterior.fitted.state import FittedState, check_draws, renewing
 from dsgmcmc.posterior.index import refuse_unknown, unknown_names
 from dsgmcmc.posterior.matrix.labels import RowsOf
 from dsgmcmc.posterior.matrix.pairs import drawn_pairs
@@ -31,12 +31,8 @@ class Predictions(FittedState):
 
     @renewing
     def _predict(self, X: object, options: PredictOptions) -> Prediction:
-        predictor, users, items = self._predictor(X, options)
+        predictor, users, items = self._predictor_of(self._pairs(X), options)
         return predictor(users, items)
-
-    def _predictor(self, X: object, options: PredictOptions) -> tuple[Predictor, Int32, Int32]:
-        """Return a predictor, and the rows of the users and items of pairs."""
-        return self._predictor_of(self._pairs(X), options)
 
     def _pairs(self, X: object) -> list[Array]:
         """Return the names of the users and of the items of pairs."""
@@ -149,8 +145,7 @@ class Predictions(FittedState):
     def _drawn(self, X: object, draws: int, of_mean: bool) -> Draws:
         """Return draws of the ratings, or of the expected ratings, of pairs."""
         run = self._fitted()
-        if not isinstance(draws, int | np.integer) or draws < 0:
-            raise InputError(f"draws={draws!r}: expected a whole number of draws")
+        check_draws(draws, "draws")
         if run.directions:
             raise InputError("cells of three directions are not drawn: leave out draws")
         names = self._pairs(X)
@@ -190,7 +185,7 @@ class Predictions(FittedState):
     @renewing
     def _probabilities(self, X: object, options: PredictOptions) -> Float64:
         """Return the probabilities that the options request, (n, m)."""
-        predictor, users, items = self._predictor(X, options)
+        predictor, users, items = self._predictor_of(self._pairs(X), options)
         return predictor.probabilities(users, items).astype(np.float64)
 
     @renewing

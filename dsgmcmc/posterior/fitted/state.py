@@ -241,6 +241,12 @@ def as_told(form: Reading, missing: object) -> Reading:
     return form._replace(missing=parse_missing(missing))
 
 
+def check_draws(draws: object, of: str) -> None:
+    """Raise InputError unless a number of draws, `of` something, is a whole number."""
+    if not isinstance(draws, int | np.integer) or draws < 0:
+        raise InputError(f"draws={draws!r}: expected a whole number of {of}")
+
+
 def _refuse_rows(rows: RowsOf | None) -> None:
     """Raise InputError if the user says whose the rows of a table are that names its users."""
     if rows is not None:
