@@ -95,27 +95,23 @@ class CandidateScores(NamedTuple):
             error_without_outliers=difference(limited, np.zeros_like(limited), self.users).error,
         )
 
-    def behind(self, best: CandidateScores) -> Difference:
+    def behind(self, best: CandidateScores, *, limited: bool = False) -> Difference:
         """Return the mean score of `best` minus the mean of these scores, with its standard error.
 
-        The standard error includes the Monte Carlo errors of both.
+        The standard error includes the Monte Carlo errors of both. `limited` differences and errors
+        are those `without_outliers`.
         """
-        return self._mean_gap(best.values - self.values, (self.error, best.error))
-
-    def behind_without_outliers(self, best: CandidateScores) -> Difference:
-        """Return the same as `behind`, of differences and errors `without_outliers`."""
-        errors = (self._limited_error(), best._limited_error())
-        return self._mean_gap(without_outliers(best.values - self.values), errors)
-
-    def _limited_error(self) -> float:
-        if self.error_without_outliers is None:
-            return self.error
-        return self.error_without_outliers
-
-    def _mean_gap(self, differences: Float64, errors: tuple[float, float]) -> Difference:
+        differences = best.values - self.values
+        if limited:
+            differences = without_outliers(differences)
         gap = difference(differences, np.zeros_like(differences), self.users)
-        monte_carlo = sum(error**2 for error in errors)
+        monte_carlo = sum(scores._error(limited) ** 2 for scores in (self, best))
         return Difference(gap.mean, float(np.sqrt(gap.error**2 + monte_carlo)))
+
+    def _error(self, limited: bool) -> float:
+        if limited and self.error_without_outliers is not None:
+            return self.error_without_outliers
+        return self.error
 
 
 def without_outliers(differences: Float64) -> Float64:
@@ -270,7 +266,7 @@ def recommended(scores: Mapping[int, CandidateScores]) -> int:
 
 def _is_near(candidate: CandidateScores, best: CandidateScores) -> bool:
     gap = candidate.behind(best)
-    limited = candidate.behind_without_outliers(best)
+    limited = candidate.behind(best, limited=True)
     return gap.mean <= gap.error and limited.mean <= CLEAR * limited.error
 
 
@@ -282,5 +278,5 @@ def leading(scores: Mapping[int, CandidateScores]) -> list[int]:
 
 def _is_behind(candidate: CandidateScores, best: CandidateScores) -> bool:
     gap = candidate.behind(best)
-    limited = candidate.behind_without_outliers(best)
+    limited = candidate.behind(best, limited=True)
     return gap.mean > CLEAR_EARLY * gap.error and limited.mean > CLEAR_EARLY * limited.error

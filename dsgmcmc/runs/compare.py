@@ -610,9 +610,7 @@ class Comparing:
                 columns.append(scores.squares)
             write_array(file, np.stack(columns))
         values, users, *squares = np.array(open_array(file))
-        return CandidateScores(
-            values, users.astype(np.int32), squares=squares[0] if squares else None
-        )
+        return CandidateScores(values, users.astype(np.int32), squares=next(iter(squares), None))
 
     def _score(self, number: int) -> CandidateScores:
         """Return the scores from all draws so far."""

@@ -48,7 +48,7 @@ def kurtosis(ratings: Ratings, biases: BiasesOnly) -> Kurtosis:
         sums = np.zeros_like(scales[side])
         counts = np.zeros_like(sums)
         for rows, columns, errors in errors_of(ratings, biases):
-            owners: tuple[Array, Array] = (rows, columns)
+            owners: list[Array] = [rows, columns]
             others = scales[1 - side][owners[1 - side]]
             sums += np.bincount(owners[side], np.square(errors) / others, len(sums))
             counts += np.bincount(owners[side], minlength=len(sums))
@@ -57,8 +57,7 @@ def kurtosis(ratings: Ratings, biases: BiasesOnly) -> Kurtosis:
     for rows, columns, errors in errors_of(ratings, biases):
         square = np.square(errors)
         scaled = square / (scales[0][rows] * scales[1][columns])
-        moments[0] += [square.sum(), square @ square]
-        moments[1] += [scaled.sum(), scaled @ scaled]
+        moments += [[kind.sum(), kind @ kind] for kind in (square, scaled)]
     if not np.all(moments > 0):
         return Kurtosis(1.0, 1.0)
     of_errors, of_scaled = counts.sum() * moments[:, 1] / np.square(moments[:, 0])

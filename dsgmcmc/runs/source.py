@@ -23,7 +23,6 @@ from dsgmcmc.model.likelihoods.limits import RESOLUTION_FACT as RESOLUTION
 from dsgmcmc.model.likelihoods.limits import limits_of, resolution_of
 from dsgmcmc.model.likelihoods.ordinal.ordinal import recognised_levels
 from dsgmcmc.model.likelihoods.student_t import FEW_VALUES
-from dsgmcmc.model.limits import Limits
 from dsgmcmc.model.log_scale import on_scale
 from dsgmcmc.model.parts.base import ChainFacts
 from dsgmcmc.model.parts.rows import have_movable_sizes, start_precision
@@ -241,34 +240,26 @@ class RatingsSource:
             _, saved = run.read_settings()
             self._check_start(run, saved.get("start"))
         ratings = self.ratings
-        facts = {
+        levels = config.law.levels_of(ratings)
+        if levels is None:
+            levels = recognised_levels(ratings)
+        found = {
             "data": str(self.path.absolute()),
             "mean": _unit(config, config.law.transform.view(ratings)).centre,
             "minimum": ratings.minimum,
             "maximum": ratings.maximum,
             "transposed": ratings.orientation.transposed,
+            "levels": None if levels is None else levels.tolist(),
+            RESOLUTION: resolution_of(ratings),
+            LIMITS: list(limits_of(ratings, config.law)),
+            **liked_facts(ratings),
+            "ratings": ratings.nnz,
+            "test_ratings": ratings.nnz_test,
+            **_facts_of_measurements(ratings),
+            "cautions": warnings_for_data(config, ratings) or None,
+            "baselines": self._baselines(config, saved),
         }
-        levels = config.law.levels_of(ratings)
-        if levels is None:
-            levels = recognised_levels(ratings)
-        if levels is not None:
-            facts["levels"] = levels.tolist()
-        resolution = resolution_of(ratings)
-        if resolution is not None:
-            facts[RESOLUTION] = resolution
-        limits = limits_of(ratings, config.law)
-        facts[LIMITS] = list(limits)
-        facts |= liked_facts(ratings)
-        facts["ratings"] = ratings.nnz
-        facts["test_ratings"] = ratings.nnz_test
-        facts |= _facts_of_measurements(ratings)
-        warnings = warnings_for_data(config, ratings)
-        if warnings:
-            facts["cautions"] = warnings
-        if ratings.nnz_test and config.law.can_be_evaluated:
-            simple = self._baselines(config, saved, limits)
-            if simple is not None:
-                facts["baselines"] = simple
+        facts = {name: fact for name, fact in found.items() if fact is not None}
         write_index(run, ratings, config.hash(), made_with(facts))
         start = saved.get("start")
         if self._earlier is not None:
@@ -292,12 +283,18 @@ class RatingsSource:
                 " another run"
             )
 
-    def _baselines(self, config: ResolvedConfig, saved: Facts, limits: Limits) -> Any:
-        """Return the scores of the baselines, from the facts of a resumed run if it has them."""
+    def _baselines(self, config: ResolvedConfig, saved: Facts) -> object:
+        """Return the scores of the baselines, from the facts of a resumed run if it has them.
+
+        None if there are no test ratings, or nothing is said of them.
+        """
+        ratings = self.ratings
+        if not ratings.nnz_test or not config.law.can_be_evaluated:
+            return None
         found = saved.get("baselines")
         if found:
             return found
-        return baselines(self.ratings, self.biases_only(config), limits)
+        return baselines(ratings, self.biases_only(config), limits_of(ratings, config.law))
 
     def start_chain(
         self, run: RunDirectory, facts: Facts, chain: int, target: FactorTarget
@@ -427,14 +424,14 @@ def _noise_resolution(config: ResolvedConfig, ratings: Ratings) -> float | None:
 
 
 def _facts_of_measurements(ratings: Ratings) -> dict[str, Any]:
-    """Return facts about columns, reading, replicates, weights, bounds and directions, if any."""
+    """Return facts about columns, reading, replicates, weights, bounds and directions, or None."""
     directions = None
     if ratings.directions is not None:
         directions = list(ratings.directions.columns)
     bounded = None
     if ratings.has_bounds:
         bounded = ratings.count_bounded("train")
-    facts = {
+    return {
         "columns": ratings.named_columns or None,
         "reading": ratings.reading.stored() or None,
         "directions": directions,
@@ -442,7 +439,6 @@ def _facts_of_measurements(ratings: Ratings) -> dict[str, Any]:
         "mean_weight": ratings.mean_weight,
         "bounded": bounded,
     }
-    return {name: fact for name, fact in facts.items() if fact is not None}
 
 
 def targets_of(config: ResolvedConfig, ratings: Ratings, ring: Ring) -> MakeTarget:
