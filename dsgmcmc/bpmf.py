@@ -331,8 +331,8 @@ class BPMF(Estimator, FittedModel):
     implicit_features: str | None = None
     time_levels: str | None = None
     model: Literal["auto"] | None = None
-    user_features: Any = None
-    item_features: Any = None
+    user_features: object = None
+    item_features: object = None
     feature_kinds: dict[str, str] | None = None
     options: dict[str, Any] | None = None
     test_fraction: float | None = 0.0
@@ -344,7 +344,7 @@ class BPMF(Estimator, FittedModel):
     hold_out_by: str | Sequence[str] | None = None
     part_features: bool = True
     matrix: bool | None = None
-    missing: Any = None
+    missing: object = None
     variable: str | None = None
     unstored: Literal["missing", "zero"] | None = None
     first_line: Literal["names", "ratings"] | None = None
@@ -354,8 +354,8 @@ class BPMF(Estimator, FittedModel):
     ignore: str | Sequence[str] | None = None
     clip: bool = True
     unknown: Literal["prior", "refuse"] = "prior"
-    random_state: Any = 0
-    rng: Any = None
+    random_state: object = 0
+    rng: object = None
     out: str | os.PathLike[str] | None = None
     warm_start: bool = False
     n_jobs: int = 1
@@ -367,11 +367,11 @@ class BPMF(Estimator, FittedModel):
     @for_users()
     def fit(
         self,
-        X: Any,
-        y: Any = None,
+        X: object,
+        y: object = None,
         *,
-        sample_weight: Any = None,
-        test: Any = None,
+        sample_weight: object = None,
+        test: object = None,
         start: str | os.PathLike[str] | FittedModel | None = None,
     ) -> Self:
         """Sample the posterior. Collective, if `comm` is given.
@@ -608,7 +608,7 @@ class BPMF(Estimator, FittedModel):
             raise StoppedError
 
     @for_users()
-    def compare(self, X: Any, y: Any = None, *, metric: Metric | None = None) -> Comparison:
+    def compare(self, X: object, y: object = None, *, metric: Metric | None = None) -> Comparison:
         """Compare models that suit the ratings, as ``dsgmcmc compare`` does, without fitting.
 
         Collective, if `comm` is given. Parameters of this object restrict the candidates: with

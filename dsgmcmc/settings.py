@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from typing import Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic.config import JsonDict
+from pydantic.fields import FieldInfo
 from typing_extensions import override
 
 from dsgmcmc.errors import InputError, front_end, settings_written
@@ -56,25 +58,32 @@ def setting(
     **bounds
         Bounds ``gt``, ``le`` and so on, as for `pydantic.Field`.
     """
-    option: Any = {
+    option: JsonDict = {
         "shown": shown,
         "metavar": metavar,
         "short": short,
         "flag": flag,
         "offered": offered,
     }
-    extra: Any = {"option": option, "later": later}
+    extra: JsonDict = {"option": option, "later": later}
     return Field(default, description=description, json_schema_extra=extra, **bounds)
+
+
+def declaration(field: FieldInfo) -> Mapping[str, Any]:
+    """Return what `setting` declares of a field besides its type and default; empty for others."""
+    extra = field.json_schema_extra
+    if isinstance(extra, dict):
+        return extra
+    return {}
 
 
 def unchanged_later(settings: BaseModel) -> set[str]:
     """Return the names of settings that `setting` declares as `later` and that have the default."""
-    names = set()
-    for name, field in type(settings).model_fields.items():
-        extra: Any = field.json_schema_extra or {}
-        if extra.get("later") and getattr(settings, name) == field.default:
-            names.add(name)
-    return names
+    return {
+        name
+        for name, field in type(settings).model_fields.items()
+        if declaration(field).get("later") and getattr(settings, name) == field.default
+    }
 
 
 #: Names of settings that differ from those of the parameters of `BPMF`, and the latter.
@@ -180,8 +189,8 @@ class Checked(BaseModel):
     @override
     def __pydantic_init_subclass__(cls, **kwargs: object) -> None:
         for name, field in cls.model_fields.items():
-            extra: Any = field.json_schema_extra or {}
-            if cls.in_file and "option" in extra and not extra["option"]["offered"]:
+            option = declaration(field).get("option", {})
+            if cls.in_file and not option.get("offered", True):
                 without_option.add(name)
 
     @classmethod

@@ -146,7 +146,9 @@ def check_distribution(
         _close(f"{title}: the mean of the draws", draws.mean(axis=(0, 1)), known.mean, allowed)
 
 
-def check_iterations(sampler_type: type[Sampler[Any, Any]], ratings: Path, **settings: Any) -> None:
+def check_iterations(
+    sampler_type: type[Sampler[Any, Any]], ratings: Path, **settings: object
+) -> None:
     """Check that every row moves, also without ratings, and when hyperparameters are drawn.
 
     They are drawn once a sweep, at its end.
@@ -500,7 +502,7 @@ def check_same_draws(settings: dict[str, Any], workplace: Workplace) -> None:
         folder = workplace.folder / name
         return Job(comm, source, folder, chosen, resume=True, quiet=True).run()
 
-    def digest(name: str) -> Any:
+    def digest(name: str) -> object:
         return verify_run(RunDirectory(workplace.folder / name))
 
     statuses = [

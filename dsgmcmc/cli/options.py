@@ -167,9 +167,10 @@ def declared(field: FieldInfo) -> dict[str, Any]:
 
     ``offered`` is false without an option.
     """
-    extra: Any = field.json_schema_extra or {}
+    from dsgmcmc.settings import declaration
+
     without = {"shown": "", "offered": False, "metavar": "", "short": "", "flag": ""}
-    return {**without, **extra.get("option", {})}
+    return {**without, **declaration(field).get("option", {})}
 
 
 def option_type(field: FieldInfo) -> Any:

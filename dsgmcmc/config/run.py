@@ -159,7 +159,7 @@ def _extended(config: type[T], more: tuple[type[BaseModel], ...]) -> type[T]:
     return extended
 
 
-def _restored(name: str, values: dict[str, Any]) -> Any:
+def _restored(name: str, values: dict[str, Any]) -> object:
     """Make a configuration that was pickled."""
     return globals()[name].complete().model_construct(**values)
 
@@ -522,7 +522,7 @@ def parse_assignments(assignments: Sequence[str]) -> dict[str, Any]:
     return settings
 
 
-def _parse_value(text: str) -> Any:
+def _parse_value(text: str) -> object:
     """Return the value that a text has in TOML, or else the text itself."""
     try:
         return tomllib.loads(f"value = {text}")["value"]

@@ -308,7 +308,7 @@ class Vocabulary:
                 f"the run's {self.entity}s have integer names; found {listed(array.tolist())}"
             ) from None
 
-    def _typed_parts(self, name: Any) -> tuple[Any, ...]:
+    def _typed_parts(self, name: object) -> tuple[Any, ...]:
         """Return a name of several parts with the types of the run's names."""
         if isinstance(name, str):
             return self._parse(name)
@@ -387,7 +387,7 @@ def split_labelled(text: str, labels: Sequence[str]) -> Iterator[list[str]]:
         end = text.find(following, end + 1)
 
 
-def shown(name: Any) -> str:
+def shown(name: object) -> str:
     """Return a name as messages show it: the parts of a name in brackets."""
     if isinstance(name, tuple):
         return f"({', '.join(map(str, name))})"

@@ -31,7 +31,7 @@ infit and outfit are averaged over draws.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -340,7 +340,7 @@ def item_parameters(
 
 
 def item_dimensions(
-    run: Run, *, items: Array | None = None, users: Array | None = None, target: Any = None
+    run: Run, *, items: Array | None = None, users: Array | None = None, target: object = None
 ) -> Loadings:
     """Return slopes and intercepts of items in several dimensions, the ability among them.
 

@@ -28,7 +28,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -233,7 +233,7 @@ def loadings(
     *,
     items: Array | None = None,
     users: Array | None = None,
-    target: Any = None,
+    target: object = None,
     of_draw: Callable[[int], FactorsAtDraw] | None = None,
     name: str = "factor",
 ) -> Loadings:
@@ -292,7 +292,7 @@ def _turned(
 
 
 def _to_target(
-    run: Run, of_draw: Callable[[int], FactorsAtDraw], order: Array, target: Any
+    run: Run, of_draw: Callable[[int], FactorsAtDraw], order: Array, target: object
 ) -> Callable[[int], dict[str, Float64]]:
     """Return a function of a draw's position: its arrays, rotated to a target.
 

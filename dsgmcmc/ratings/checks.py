@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import h5py
 import numpy as np
 
 from dsgmcmc.ratings.format import COLUMNS, HEADING, NAMED, READING, STORED_TYPES
@@ -12,7 +13,7 @@ from dsgmcmc.ratings.reading import Reading
 from dsgmcmc.types import Float32, Int32, Int64
 
 
-def read_attribute(attributes: Any, name: str, expected: type) -> Any:
+def read_attribute(attributes: h5py.AttributeManager, name: str, expected: type) -> Any:
     """Read an attribute that must be a scalar of a type; text has a fixed length and is UTF-8.
 
     Raises ValueError if the attribute is missing, or of another type.
@@ -52,7 +53,7 @@ def find_bad_cells(
     return None
 
 
-def read_columns(attributes: Any) -> dict[str, str]:
+def read_columns(attributes: h5py.AttributeManager) -> dict[str, str]:
     """Return columns by role (`NAMED`) from their attribute; none if a file does not have it.
 
     Raises ValueError if the attribute has something else.
@@ -69,14 +70,14 @@ def read_columns(attributes: Any) -> dict[str, str]:
     return dict(columns)
 
 
-def read_heading(attributes: Any) -> str:
+def read_heading(attributes: h5py.AttributeManager) -> str:
     """Return the column of users in a matrix from its attribute; "" if a file does not have it."""
     if HEADING not in attributes:
         return ""
     return str(read_attribute(attributes, HEADING, str))
 
 
-def read_reading(attributes: Any) -> Reading:
+def read_reading(attributes: h5py.AttributeManager) -> Reading:
     """Return what users have said of the input, from its attribute; nothing if a file has none.
 
     Raises ValueError if the attribute has something else.

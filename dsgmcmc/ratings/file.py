@@ -656,7 +656,7 @@ class Ratings(AbstractContextManager["Ratings"]):
         if indptr[0] != 0 or indptr[-1] != nnz or (indptr[1:] < indptr[:-1]).any():
             raise self._wrong(f"/{group}/indptr does not rise from 0 to {nnz}")
 
-    def _dataset(self, name: str, length: int | None, dtype: type | None) -> Any:
+    def _dataset(self, name: str, length: int | None, dtype: type | None) -> h5py.Dataset:
         """Check a data set and put it into `_data`.
 
         None allows any `length`; as `dtype`, it allows int64 and text.

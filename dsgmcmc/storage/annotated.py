@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import h5py
 import numpy as np
@@ -33,7 +32,7 @@ def start_annotated(file: h5py.File, names: Mapping[str, tuple[str, Sequence[str
     add_array(file, "X", [len(labels) for _, labels in names.values()])
 
 
-def add_array(group: Any, name: str, shape: Sequence[int]) -> Any:
+def add_array(group: h5py.Group, name: str, shape: Sequence[int]) -> h5py.Dataset:
     """Make an array of float32 in a group, in place of one of that name."""
     if name in group:
         del group[name]
@@ -42,7 +41,7 @@ def add_array(group: Any, name: str, shape: Sequence[int]) -> Any:
     return array
 
 
-def _mark(node: Any, encoding: str) -> None:
+def _mark(node: h5py.HLObject, encoding: str) -> None:
     """Write the encoding of a group or an array."""
     node.attrs["encoding-type"] = encoding
     node.attrs["encoding-version"] = VERSIONS.get(encoding, VERSION)

@@ -28,6 +28,7 @@ import numpy.typing as npt
 from typing_extensions import override
 
 from dsgmcmc.errors import is_of_disk, naming
+from dsgmcmc.types import Array
 
 
 @contextmanager
@@ -55,7 +56,7 @@ def new_hdf5(path: Path) -> Iterator[tuple[h5py.File, Callable[[], None]]]:
     disk.check()
 
 
-def add_dataset(file: h5py.File, name: str, array: Any) -> None:
+def add_dataset(file: h5py.File, name: str, array: Array) -> None:
     """Write a C-contiguous array to a new data set, in one plain piece; make missing groups.
 
     h5py's `create_dataset` takes most of the time of a snapshot, which has hundreds of small data
@@ -234,7 +235,7 @@ def _read_at(handle: int, position: int, array: npt.NDArray[Any]) -> None:
         done += count
 
 
-def checked_dataset(file: Any, name: str, longest: int) -> Any:
+def checked_dataset(file: h5py.File, name: str, longest: int) -> h5py.Dataset:
     """Return a data set that is stored in chunks with checksums.
 
     HDF5 checks them at every read, and raises OSError. Raises ValueError if the data set is
@@ -268,7 +269,7 @@ def checked_dataset(file: Any, name: str, longest: int) -> Any:
     return data
 
 
-def _check_inside(file: object, name: str, inside: set[str]) -> None:
+def _check_inside(file: h5py.File, name: str, inside: set[str]) -> None:
     """Raise ValueError if a name is missing in an open file, or has a link on its way.
 
     `inside` are names that are known to be no links; the names on the way are added.
@@ -283,7 +284,7 @@ _IN_ONE_PIECE = (h5py.h5d.CONTIGUOUS, h5py.h5d.COMPACT)
 _CHECKSUM_BYTES = 4  # per chunk
 
 
-def _is_hard_link(file: Any, name: str) -> bool:
+def _is_hard_link(file: h5py.File, name: str) -> bool:
     """Whether a name in a file is an object of this file.
 
     This is 30 times as fast as h5py's `get`, which opens the object.

@@ -52,47 +52,47 @@ class Link(NamedTuple):
     shape: float = 0.0
 
 
-def logistic_value(eta: Any, y: Any, shape: float) -> Any:
+def logistic_value(eta: Float64, y: Float64, shape: float) -> Float64:
     """Bernoulli: log(1 + e^eta) - y eta."""
     return np.logaddexp(0.0, eta) - y * eta
 
 
-def logistic_slope(eta: Any, y: Any, shape: float) -> Any:
+def logistic_slope(eta: Float64, y: Float64, shape: float) -> Float64:
     """With p = 1 / (1 + e^-eta): p - y."""
     return 0.5 + 0.5 * np.tanh(0.5 * eta) - y
 
 
-def logistic_curvature(eta: Any, y: Any, shape: float) -> Any:
+def logistic_curvature(eta: Float64, y: Float64, shape: float) -> Float64:
     """With p = 1 / (1 + e^-eta): p (1 - p)."""
     half = np.tanh(0.5 * eta)
     return 0.25 * (1.0 - half * half)
 
 
-def logistic_third(eta: Any, y: Any, shape: float) -> Any:
+def logistic_third(eta: Float64, y: Float64, shape: float) -> Float64:
     """With p = 1 / (1 + e^-eta): p (1 - p) (1 - 2 p)."""
     half = np.tanh(0.5 * eta)
     return -0.25 * (1.0 - half * half) * half
 
 
-def student_value(eta: Any, y: Any, shape: float) -> Any:
+def student_value(eta: Float64, y: Float64, shape: float) -> Float64:
     """Student's t with nu = shape degrees of freedom: (nu + 1) / 2 log(1 + (y - eta)^2 / nu)."""
     off = y - eta
     return 0.5 * (shape + 1.0) * np.log1p(off * off / shape)
 
 
-def student_slope(eta: Any, y: Any, shape: float) -> Any:
+def student_slope(eta: Float64, y: Float64, shape: float) -> Float64:
     """-(nu + 1) r / (nu + r^2), with r = y - eta."""
     off = y - eta
     return -(shape + 1.0) * off / (shape + off * off)
 
 
-def student_curvature(eta: Any, y: Any, shape: float) -> Any:
+def student_curvature(eta: Float64, y: Float64, shape: float) -> Float64:
     """(nu + 1) (nu - r^2) / (nu + r^2)^2."""
     square = (y - eta) * (y - eta)
     return (shape + 1.0) * (shape - square) / ((shape + square) * (shape + square))
 
 
-def student_third(eta: Any, y: Any, shape: float) -> Any:
+def student_third(eta: Float64, y: Float64, shape: float) -> Float64:
     """2 (nu + 1) r (3 nu - r^2) / (nu + r^2)^3."""
     off = y - eta
     total = shape + off * off

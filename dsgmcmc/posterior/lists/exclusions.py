@@ -40,7 +40,7 @@ def excluded_in_file(run: Run, file: Path) -> Exclusions:
     return users, items
 
 
-def excluded_in_memory(run: Run, names: Any) -> Exclusions:
+def excluded_in_memory(run: Run, names: object) -> Exclusions:
     """Return items, or the pairs of a data frame with columns of users and items."""
     frame = as_frame(names)
     if _are_pairs(list(getattr(frame, "columns", ()))):

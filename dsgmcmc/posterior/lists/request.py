@@ -51,7 +51,7 @@ class Request(NamedTuple):
     """
 
     ranking: Ranking
-    users: Any = None
+    users: object = None
     candidates: list[Any] | None = None
     exclude: Exclusions | None = None
     titles: dict[int, str] | None = None
@@ -59,7 +59,7 @@ class Request(NamedTuple):
 
     @classmethod
     def of_files(
-        cls, run: Run, settings: RecommendSettings, users: Any, *, of_pairs: bool
+        cls, run: Run, settings: RecommendSettings, users: object, *, of_pairs: bool
     ) -> Request:
         """Return a request whose items are named by files."""
         titles = None

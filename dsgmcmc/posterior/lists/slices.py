@@ -75,7 +75,7 @@ class Slices:
     def _listed(self) -> str:
         return ", ".join(self._run.directions)
 
-    def _read(self, name: Any) -> Slice:
+    def _read(self, name: object) -> Slice:
         if isinstance(name, Mapping):
             found = [{str(column): str(value) for column, value in name.items()}]
         else:
