@@ -60,18 +60,23 @@ def predict(
     without names), netCDF (.nc) or AnnData (.h5ad; if OUT is there, layers are added to it). --sd
     and --interval 0.9 add matrices of standard deviations (0 where ratings are known) and
     quantiles: variables, layers, or files beside OUT, filled.sd.csv, filled.q05.csv and
-    filled.q95.csv. With --of-mean all cells have their expected rating, without noise. --draws 20
-    writes 20 matrices, one after another, whose holes are drawn with their noise.
+    filled.q95.csv. With --of-mean all cells have their expected rating, without noise.
+
+    --draws 20 writes 20 columns of draws of PAIRS, or 20 matrices, one after another, whose holes
+    are drawn with their noise; with --of-mean, all cells are expected ratings, at one draw each.
 
     \b
     Examples:
       dsgmcmc predict run pairs.csv -o predicted.csv
       dsgmcmc predict run pairs.csv -o predicted.csv --at-least 4 --probabilities
       dsgmcmc predict run --matrix -o filled.csv --sd --interval 0.9
+      dsgmcmc predict run pairs.csv --draws 20 --of-mean -o expected.csv
       dsgmcmc predict run --matrix --draws 20 -o imputed.nc
       dsgmcmc predict run --matrix --sd --interval 0.9 -o cells.h5ad
     """
+    from dsgmcmc.posterior.cells.predict import Predictor
     from dsgmcmc.posterior.cells.predict_file import predict_table
+    from dsgmcmc.posterior.matrix.pairs import PairDrawer
     from dsgmcmc.posterior.run import Run
     from dsgmcmc.posterior.settings import PredictSettings
 
@@ -83,7 +88,10 @@ def predict(
         return
     if pairs is None:
         raise InputError("give PAIRS, a file with users and items, or --matrix")
-    summary = predict_table(Run(run), pairs, out, settings)
+    predictor = Predictor(Run(run), settings)
+    if settings.draws:
+        predictor = PairDrawer(predictor.run, settings, settings.draws)
+    summary = predict_table(predictor, pairs, out, settings)
     if as_json:
         say_json(summary, indent=None, file=sys.stderr)
 

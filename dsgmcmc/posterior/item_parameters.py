@@ -270,8 +270,7 @@ def user_parameters(
 
 def _plausible_values(run: Run, users: UserRows, draws: int, unit: Unit) -> Draws:
     """Return draws of the abilities of users."""
-    if not 0 < draws <= len(run.draws):
-        raise InputError(f"draws={draws}: {run.path} has {len(run.draws)} saved draws")
+    run.need_draws(draws)
     abilities = np.empty((draws, len(users.names)))
     positions = np.linspace(0, len(run.draws) - 1, draws).round().astype(int).tolist()
     for number, position in enumerate(positions):

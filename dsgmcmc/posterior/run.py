@@ -481,12 +481,18 @@ class Run:
 
     # ------------------------------------------------------------------ what others ask
 
-    def need_draws(self) -> None:
-        """Raise InputError if there are no saved draws, which predictions need."""
+    def need_draws(self, number: int = 1) -> None:
+        """Raise InputError unless so many saved draws are there, which predictions need."""
         if not self.draws:
             raise InputError(
                 f"{self.path} has no saved draws to predict from: sample it again without"
                 f" {named('save_draws')} 0"
+            )
+        if not 0 < number <= len(self.draws):
+            raise InputError(
+                f"{named('draws')} {number}: {self.path} has {len(self.draws)} saved draws, each of"
+                f" which is used once: ask for 1 to {len(self.draws)}, or sample with a larger"
+                f" {named('save_draws')}"
             )
 
     def open_ratings(self) -> Ratings:

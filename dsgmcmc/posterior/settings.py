@@ -5,6 +5,7 @@ This file loads no libraries for numbers, because ``dsgmcmc predict --help`` rea
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -116,7 +117,10 @@ class PredictSettings(PredictOptions):
     columns: str | None = _columns()
     matrix: bool = setting("In place of PAIRS, complete the matrix of all users and items.", False)
     draws: int = setting(
-        "With --matrix, number of matrices to draw for multiple imputation.", 0, ge=0
+        "Number of draws in place of means: columns rating_1 and so on of PAIRS; with --matrix,"
+        " matrices for multiple imputation. With --of-mean, of expected ratings.",
+        0,
+        ge=0,
     )
     sd: bool = setting(
         "With --matrix, also write standard deviations, which PAIRS always get.", False
@@ -125,24 +129,23 @@ class PredictSettings(PredictOptions):
 
     @model_validator(mode="after")
     def _check_form(self) -> PredictSettings:
-        if not self.matrix:
-            if self.changed("draws", "sd", "data"):
-                raise ValueError(
-                    f"{named('draws')}, {named('sd')} and {named('data')} need {named('matrix')}"
-                )
-            return self
-        if self.draws and self.changed("sd", "of_mean", "interval"):
-            raise ValueError(
-                f"{named('draws')} writes drawn ratings: leave out {named('sd')},"
-                f" {named('of_mean')} and {named('interval')}"
+        of_pairs = ["at_least", "probabilities", "unknown", "columns"]
+        if self.draws:
+            self._refuse(
+                ["sd", "interval", "at_least", "probabilities", "unknown"],
+                f"{named('draws')} writes draws, of known users and items",
             )
-        of_pairs = self.changed("at_least", "probabilities", "unknown", "columns")
-        if of_pairs:
-            raise ValueError(
-                f"{named('matrix')} predicts all pairs of users and items: leave out"
-                f" {named(of_pairs[0])}"
-            )
+        if self.matrix:
+            self._refuse(of_pairs, f"{named('matrix')} predicts all pairs of users and items")
+        else:
+            self._refuse(["sd", "data"], f"PAIRS, not {named('matrix')}, are predicted")
         return self
+
+    def _refuse(self, names: Sequence[str], because: str) -> None:
+        """Raise ValueError if one of these settings is given."""
+        given = self.changed(*names)
+        if given:
+            raise ValueError(f"{because}: leave out {named(given[0])}")
 
 
 class RankingOptions(Checked):

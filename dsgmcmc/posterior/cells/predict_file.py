@@ -16,7 +16,6 @@ from dsgmcmc.input.roles import parse_columns
 from dsgmcmc.posterior.cells.predict import Predictor
 from dsgmcmc.posterior.draws import ENTITIES
 from dsgmcmc.posterior.index import refuse_unknown_in, shown
-from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.settings import PredictSettings, Unknown
 from dsgmcmc.settings import named
 from dsgmcmc.types import Array
@@ -28,12 +27,14 @@ if TYPE_CHECKING:  # loads DuckDB
 
 
 def predict_table(
-    run: Run, pairs: Path, out: Path | None, settings: PredictSettings
+    predictor: Predictor, pairs: Path, out: Path | None, settings: PredictSettings
 ) -> dict[str, int]:
     """Predict a file of pairs in bounded memory, and write the predictions to a file atomically.
 
     Parameters
     ----------
+    predictor : Predictor
+        Its columns are added to those of the file.
     out : Path or None
         CSV or Parquet, by the suffix; None writes CSV to standard output.
     settings : PredictSettings
@@ -59,7 +60,6 @@ def predict_table(
     output_format(out)
     if out is not None and out.resolve() == pairs.resolve():
         raise InputError(f"{out} is the input; give another name for the output")
-    predictor = Predictor(run, settings)
     scratch = Path(tempfile.gettempdir())
     if out is not None:
         scratch = out.parent

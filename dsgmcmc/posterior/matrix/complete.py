@@ -349,13 +349,19 @@ class Completion:
 
     # ------------------------------------------------------------------ imputations
 
-    def need_distribution(self) -> None:
-        """Raise InputError if ratings have no predictive distribution, from which to draw."""
+    def need_draws(self, number: int, *, noise: bool) -> None:
+        """Raise InputError if so many matrices cannot be drawn.
+
+        Ratings may have no predictive distribution. Without noise, matrices of one saved draw are
+        equal, so that there are no more than saved draws.
+        """
         if not self.run.config.law.can_be_evaluated:
             raise InputError(
                 f"{self.run.path}: {self.run.config.likelihood} predicts scores, not ratings, so no"
                 " ratings can be drawn"
             )
+        if not noise:
+            self.run.need_draws(number)
 
     def positions(self, imputations: int) -> list[int]:
         """Return the position of the saved draw from which each imputation is drawn."""
@@ -451,7 +457,7 @@ def complete(
     unless they are `fitted`. The values of `target` become those of the first matrix.
     """
     if draws:
-        completion.need_distribution()
+        completion.need_draws(draws, noise=noise)
     matrices = [target.values, *(target.values.copy() for _ in range(draws - 1))]
     sds = np.zeros(0)
     if sd:

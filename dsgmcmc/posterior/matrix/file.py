@@ -68,7 +68,8 @@ class MatrixFile:
     ----------
     run : Run
     imputations : int
-        Number of matrices that are drawn; 0 for one with expected ratings.
+        Number of matrices that are drawn, of expected ratings if these are predicted; 0 for one
+        with means.
     options : PredictOptions
         What is predicted; quantiles are written if they have an interval.
     sd : bool
@@ -176,7 +177,7 @@ class MatrixFile:
         """Raise InputError if matrices cannot be drawn, or the format has one matrix."""
         if suffix == ".h5ad":
             raise InputError(f"a layer of AnnData has one matrix: write {named('draws')} to .nc")
-        self._completion.need_distribution()
+        self._completion.need_draws(self.imputations, noise=not self.options.of_mean)
 
     def _tell_unrated(self) -> None:
         """Warn of rows and columns without ratings."""
@@ -192,7 +193,11 @@ class MatrixFile:
         of_mean = self.options.of_mean
         bounded = None if of_mean else cells.bounded(self.users, self.items)
         for block in self._completion.filled(
-            self.users, bounded, draws=self.imputations, others=self._others
+            self.users,
+            bounded,
+            draws=self.imputations,
+            others=self._others,
+            noise=not of_mean,
         ):
             if of_mean:
                 yield block

@@ -7,10 +7,13 @@ So rows that were not sampled are drawn once for all their pairs, and a pair has
 from __future__ import annotations
 
 import numpy as np
+from typing_extensions import override
 
 from dsgmcmc.posterior.cells.predict import Predictor
 from dsgmcmc.posterior.matrix.complete import Completion
-from dsgmcmc.types import Array, Float64, Int32, Int64
+from dsgmcmc.posterior.run import Run
+from dsgmcmc.posterior.settings import PredictOptions
+from dsgmcmc.types import Array, Float32, Float64, Int32, Int64
 
 
 def _distinct(index: Int32, names: Array) -> tuple[Int32, Int64]:
@@ -47,7 +50,7 @@ def drawn_pairs(
     rows, row = _distinct(*users)
     columns, column = _distinct(*items)
     completion = Completion(predictor, columns)
-    completion.need_distribution()
+    completion.need_draws(draws, noise=noise)
     drawn = np.empty((draws, len(row)))
     order = np.argsort(row, kind="stable")
     for block in completion.filled(rows, None, draws=draws, noise=noise):
@@ -56,3 +59,27 @@ def drawn_pairs(
         cells = block.values["rating"]
         drawn[block.number, pairs] = cells[row[pairs] - block.rows.start, column[pairs]]
     return drawn
+
+
+class PairDrawer(Predictor):
+    """Draws ratings of pairs of known users and items, in columns ``rating_1`` and so on.
+
+    Parameters
+    ----------
+    run : Run
+    options : PredictOptions
+        With `of_mean`, expected ratings are drawn.
+    draws : int
+    """
+
+    def __init__(self, run: Run, options: PredictOptions, draws: int) -> None:
+        super().__init__(run, options)
+        self.names = [f"rating_{number}" for number in range(1, draws + 1)]
+
+    @override
+    def columns(self, users: Int32, items: Int32) -> dict[str, Float32]:
+        noise = not self.options.of_mean
+        drawn = drawn_pairs(
+            self, (users, users), (items, items), draws=len(self.names), noise=noise
+        )
+        return dict(zip(self.names, drawn.astype(np.float32), strict=True))

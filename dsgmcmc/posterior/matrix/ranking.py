@@ -90,7 +90,7 @@ def averages_at_draws(run: Run, kind: str, over: Int32 | None = None) -> Float64
             items = over
     number = min(DRAWS, len(run.draws))
     completion = Completion(Predictor(run, PredictOptions()), items)
-    completion.need_distribution()
+    completion.need_draws(number, noise=False)
     averages = np.zeros((number, len(run.vocabulary(kind))))
     for block in completion.filled(users, None, draws=number, noise=False):
         expected = block.values["rating"]

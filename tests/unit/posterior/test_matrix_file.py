@@ -69,6 +69,25 @@ def test_imputations_are_those_of_python(made, suffix, tmp_path):
         np.testing.assert_allclose(part, matrix.to_pandas().iloc[:, 1:].to_numpy(), rtol=1e-5)
 
 
+def test_draws_of_expected_ratings_are_those_of_python(made, tmp_path):
+    """Of all cells of a matrix, and of pairs in a file; of these also draws of ratings."""
+    model = open_run(made.path, data=made.data)
+    write(made, tmp_path / "drawn.npy", "--draws", "3", "--of-mean")
+    drawn = model.complete(draws=3, noise=False, known="fitted")
+    expected = np.array([matrix.to_pandas().iloc[:, 1:] for matrix in drawn])
+    np.testing.assert_allclose(np.load(tmp_path / "drawn.npy"), expected, rtol=1e-5)
+    pairs = pd.DataFrame(made.ratings[:9, :2], columns=["user", "item"])
+    pairs.to_csv(tmp_path / "pairs.csv", index=False)
+    for options, of_mean in ((["--of-mean"], True), ([], False)):
+        out = tmp_path / "drawn.csv"
+        asked = [made.path, tmp_path / "pairs.csv", "--draws", "3", *options, "--out", out]
+        typed("predict", *asked).expect(0)
+        found = pd.read_csv(out)
+        assert list(found) == ["user", "item", "rating_1", "rating_2", "rating_3"]
+        array = model.predict(pairs, draws=3, of_mean=of_mean).array
+        np.testing.assert_allclose(found.iloc[:, 2:].T, array, rtol=1e-5)
+
+
 def test_arrays_of_numpy(made, expected, tmp_path):
     """Without names; imputations are the first dimension."""
     write(made, tmp_path / "filled.npy")
@@ -186,11 +205,12 @@ def test_quantiles_of_cells_within_bounds_are_within_them(tmp_path):
         (["--matrix"], "--matrix needs --out"),
         (["--matrix", "-o", "filled.xlsx"], "the suffix of a matrix must be one of .csv"),
         (["--matrix", "-o", "filled.csv", "--at-least", "2"], "leave out --at-least"),
-        (["--matrix", "-o", "filled.csv", "--draws", "2", "--sd"], "leave out --sd, --of-mean"),
-        (["pairs.csv", "--sd"], "need --matrix"),
+        (["--matrix", "-o", "filled.csv", "--draws", "2", "--sd"], "leave out --sd"),
+        (["pairs.csv", "--sd"], "leave out --sd"),
         (["pairs.csv", "--matrix", "-o", "filled.csv"], "leave out PAIRS"),
         ([], "give PAIRS, a file with users and items, or --matrix"),
-        (["pairs.csv", "--draws", "2"], "--draws, --sd and --data need --matrix"),
+        (["pairs.csv", "--draws", "2", "--unknown", "prior"], "of known users and items"),
+        (["pairs.csv", "--draws", "2", "--interval", ".5"], "leave out --interval"),
     ],
 )
 def test_options_that_contradict_are_refused(made, options, words, tmp_path, monkeypatch):

@@ -9,7 +9,13 @@ from support import typed
 from dsgmcmc import BPMF, open_run
 from dsgmcmc.errors import InputError
 
-SHORT = {"rank": 1, "iterations": 400, "burn_in": 100, "noise": "shared"}
+SHORT = {
+    "rank": 1,
+    "iterations": 400,
+    "burn_in": 100,
+    "noise": "shared",
+    "options": {"save_draws": 200},
+}
 
 
 @pytest.fixture(scope="module")
@@ -42,9 +48,9 @@ def test_averages_ranks_and_probabilities(model, yields):
     assert 0.02 < table["p_best"][1] < 0.5
     assert (table["rank_q05"] <= table["rank_q95"]).all()
     assert (table["q05"] < table["mean"]).all()
-    draws = np.array(model.complete(known="fitted", draws=400, noise=False))
+    number = len(model.run_.draws)
+    draws = np.array(model.complete(known="fitted", draws=number, noise=False))
     by_name = dict(zip(yields.index, draws.mean(axis=2).T, strict=True))
-    number = min(400, len(model.run_.draws))
     expected = [by_name[name].mean() for name in table["user_id"].tolist()]
     np.testing.assert_allclose(table["mean"], expected, atol=3 / number)
     lowest = model.ranking("user", lowest=True)
@@ -57,7 +63,7 @@ def test_draws_of_expected_values_have_no_noise(model, yields):
     """
     pairs = pd.DataFrame({"user": ["v3", "v9"], "item": ["e2", "e5"]})
     mean, sd = model.predict(pairs, return_std=True, of_mean=True)
-    draws = model.complete(known="fitted", draws=200, noise=False)
+    draws = model.complete(known="fitted", draws=150, noise=False)
     cells = np.array([[draw.loc["v3", "e2"], draw.loc["v9", "e5"]] for draw in draws])
     np.testing.assert_allclose(cells.mean(axis=0), mean, atol=0.1)
     np.testing.assert_allclose(cells.std(axis=0), sd, rtol=0.35)
@@ -102,6 +108,28 @@ def test_draws_of_pairs_are_those_of_the_matrix(model, tmp_path):
         model.predict(pairs, True, draws=3)
     with pytest.raises(InputError, match="draws=-1"):
         model.predict(pairs, draws=-1)
+
+
+def test_expected_ratings_are_of_different_draws(model, tmp_path):
+    """More than there are saved draws would repeat them, so that they are refused by every way."""
+    many = len(model.run_.draws) + 1
+    pairs = [["v3", "e2"]]
+    for ask in (
+        lambda: model.complete(draws=many, noise=False),
+        lambda: model.predict(pairs, draws=many, of_mean=True),
+    ):
+        with pytest.raises(
+            InputError, match=f"each of which is used once: ask for 1 to {many - 1}"
+        ):
+            ask()
+    assert np.unique(model.predict(pairs, draws=many).array).size == many
+    (tmp_path / "pairs.csv").write_text("user,item\nv3,e2\n")
+    options = ["--draws", str(many), "--of-mean"]
+    for asked in (["--matrix", "--out", tmp_path / "o.csv"], [tmp_path / "pairs.csv"]):
+        done = typed("predict", model.run_.path, *asked, *options)
+        assert done.code == 2
+        assert f"ask for 1 to {many - 1}, or sample with a larger --save-draws" in done.err
+    assert not (tmp_path / "o.csv").exists()
 
 
 def test_over_some_rows_alone(model):
