@@ -40,7 +40,7 @@ from dsgmcmc.ratings.description import doubts_about_test, independent_tests
 from dsgmcmc.ratings.file import Ratings
 from dsgmcmc.ratings.float32 import find_bad_scale
 from dsgmcmc.ratings.reversed_items import describe_reversed
-from dsgmcmc.runs.models import RatedValues, RunRatings, chosen_by_ratings
+from dsgmcmc.runs.models import LOGARITHMS, RatedValues, RunRatings, chosen_by_ratings
 from dsgmcmc.runs.warm_start import WarmStart, start_digest
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.samplers.step_policy import DataCounts
@@ -531,11 +531,8 @@ def _doubts_about_scale(config: ResolvedConfig, ratings: Ratings) -> list[str]:
         return []
     first = next(iter(ratings.values("train")))
     found = RatedValues(*np.unique(first.astype(np.float64), return_counts=True))
-    for is_suited, scale in (
-        (found.have_logarithms, "log"),
-        (found.have_logarithms_of_counts, "log1p"),
-    ):
-        if is_suited:
+    for scale, are_suited in LOGARITHMS.items():
+        if are_suited(found):
             return [
                 f"ratings from {ratings.minimum:g} to {ratings.maximum:g} are skewed: try"
                 f" {named('scale')} {scale}, which models their logarithms, or {named('model')}"
