@@ -105,5 +105,7 @@ def _message(file: Source, number: int, rows: Sequence[_Row]) -> str:
 
 
 def skip_advice(where: str) -> str:
-    """Say how to leave out a line, given where it is."""
+    """Say how to leave out a row, given where it is; only lines of text have an option for it."""
+    if not where.startswith("line "):
+        return f"remove {where}"
     return f"remove {where}, or leave it out by {named('skip_rows')} {where.removeprefix('line ')}"

@@ -19,17 +19,23 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dsgmcmc.errors import InputError
-from dsgmcmc.input.bounds import cell_bound, is_bound
+from dsgmcmc.input.bounds import cell_bound
 from dsgmcmc.input.roles import Heading, locate
 from dsgmcmc.input.sources.annotated import is_annotated
 from dsgmcmc.input.sources.columns import MemoryTable
 from dsgmcmc.input.sources.marks import mark_of, may_be_number
-from dsgmcmc.input.values import TRUTH, are_codes, missing_words
-from dsgmcmc.input.wide import CellReader, counts_cells, ignored_columns, refuse_names
+from dsgmcmc.input.values import are_codes, missing_words
+from dsgmcmc.input.wide import (
+    CellReader,
+    are_names,
+    counts_cells,
+    ignored_columns,
+    numbers_of,
+    refuse_names,
+)
 from dsgmcmc.ratings.names import array_of
 from dsgmcmc.ratings.reading import Reading
 from dsgmcmc.tables.frames import Frame, as_frame, is_data_array, is_missing, texts_of
-from dsgmcmc.tables.usual import Columns
 from dsgmcmc.types import Array, Float64
 
 _SAMPLE = 50  # rows that show whether decimals follow a comma
@@ -73,9 +79,9 @@ class Matrix(NamedTuple):
 def read_matrix(X: Any, form: Reading) -> Matrix:
     """Read a matrix as `form` says.
 
-    Users are named by the column that it names, or that has a usual name, or by the first column if
-    it has text, or else by the index. Raises InputError if the matrix has another form, or cells
-    are not numbers.
+    Users are named by the column that it names, or that has a usual name, or by the index if it has
+    labels, or by the first column if it has names, or else by the numbers of the index. Raises
+    InputError if the matrix has another form, or cells are not numbers.
     """
     X = as_frame(X)
     table = np.asarray(X)
@@ -97,7 +103,7 @@ def read_matrix(X: Any, form: Reading) -> Matrix:
     heading = Heading(where, [str(label) for label in labels], len(labels))
     others = list(ignored_columns(heading, form.ignore).values())
     if hasattr(X, "columns"):
-        position = _position_of_names(table, heading, form.columns)
+        position = _position_of_names(X, table, heading, form)
         if position is not None:
             named_by = f"named by {labels[position]}"
             names = _column_of_names(X, table, position)
@@ -222,9 +228,17 @@ def _index_names(frame: Any) -> Array | None:
     return names
 
 
-def _position_of_names(table: Array, heading: Heading, columns: Columns) -> int | None:
-    """Return the position of the column of a matrix that names its rows, or None."""
-    positions = locate(heading, columns, ("user",), optional=("user",))
+def _has_labels(frame: Any) -> bool:
+    """Whether the index of a data frame has names: texts, or anything below a name of its own."""
+    index = getattr(frame, "index", None)
+    if index is None:
+        return False
+    return getattr(index, "name", None) is not None or np.asarray(index).dtype.kind not in "iu"
+
+
+def _position_of_names(X: Any, table: Array, heading: Heading, form: Reading) -> int | None:
+    """Return the position of the column of a data frame that names its rows, or None."""
+    positions = locate(heading, form.columns, ("user",), optional=("user",))
     if len(positions) > 1:
         raise InputError(
             "a matrix has one column of names; for names of several parts, give a data frame with a"
@@ -232,18 +246,20 @@ def _position_of_names(table: Array, heading: Heading, columns: Columns) -> int 
         )
     if positions:
         return positions["user"]
-    if table.dtype != object or not table.size:
+    if table.dtype != object or not table.size or _has_labels(X):
         return None
-    texts = {value.lower() for value in table[:, 0] if isinstance(value, str)} - TRUTH.keys()
-    if all(may_be_number(text) or is_bound(text) for text in texts):
-        return None
-    return 0
+    first = texts_of(table[:, 0])
+    mark = mark_of(form.decimal, filter(_is_text, first))
+    if are_names(numbers_of(first, form.missing, mark)):
+        return 0
+    return None
 
 
 def _column_of_names(X: Any, table: Array, position: int) -> Array:
     """Return the column of a data frame that names its rows."""
     if table.dtype == object:
-        return np.array(table[:, position].tolist())
+        column = table[:, position]
+        return column if has_holes(column) else np.array(column.tolist())
     # as numbers of one type, large names would be rounded
     return np.asarray(X[X.columns[position]])
 

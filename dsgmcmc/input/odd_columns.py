@@ -94,12 +94,17 @@ def find_odd_columns(values: Float64, labels: Sequence[object]) -> OddColumns:
         "is the sum of the others": columns.are_sums(),
         "is the mean of the others": columns.are_means(),
         "has another magnitude than the others": other_size,
+        "has 0 and 1 alone, and the others have decimals": columns.are_checks(),
         "may have flags of another column": flags,
     }
     reasons: dict[str, str] = {}
     for reason, mask in masks.items():
         for k in np.flatnonzero(mask).tolist():
             reasons.setdefault(str(labels[k]), reason)
+    if str(labels[0]) in reasons and columns.are_different(0):
+        reasons[str(labels[0])] += (
+            f" (if it names the users, {named('columns')} user={labels[0]} says so)"
+        )
     return OddColumns(
         reasons,
         have_units=columns.have_units(),
@@ -146,9 +151,22 @@ class _Columns:
         """Return the one column with different whole numbers in all rows, if there is one alone."""
         is_full = self.is_judged & self.known.all(axis=0)
         mask = np.zeros(self.width, bool)
-        for k in np.flatnonzero(is_full & ~np.any(self.values % 1, axis=0)).tolist():
-            mask[k] = len(np.unique(self.values[:, k])) == len(self.values)
+        for k in np.flatnonzero(is_full).tolist():
+            mask[k] = self.are_different(k)
         return mask if mask.sum() == 1 and self.width >= _LEAST else np.zeros(self.width, bool)
+
+    def are_different(self, k: int) -> bool:
+        """Whether the known numbers of a column are whole, and each occurs once."""
+        values = self.values[self.known[:, k], k]
+        return bool(not np.any(values % 1) and len(np.unique(values)) == len(values))
+
+    def are_checks(self) -> Mask:
+        """Return which few columns have 0 and 1 alone, where all others have decimals."""
+        are_truth = (self.low == 0) & (self.high == 1) & ~np.any(self.values % 1, axis=0)
+        have_decimals = np.any(self.values % 1, axis=0)
+        if 2 * have_decimals.sum() <= self.width or not np.all(are_truth | have_decimals):
+            return np.zeros(self.width, bool)
+        return np.asarray(are_truth & self._may_compare())
 
     def are_sums(self) -> Mask:
         """Return which columns are sums of the others."""

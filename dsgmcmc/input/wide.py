@@ -127,6 +127,12 @@ class _Numbers(dict[str | None, float]):
         return np.fromiter(numbers, np.float64, len(rows) * width).reshape(len(rows), width)
 
 
+def numbers_of(texts: Iterable[str | None], missing: Sequence[str], mark: str) -> Float64:
+    """Return the numbers in texts, (n,): NaN if not rated, infinity where there is no number."""
+    row = list(texts)
+    return _Numbers(missing, mark).table([row], len(row)).ravel()
+
+
 class _BadCells:
     """Cells that have no number, or no name of a user or an item.
 
@@ -266,6 +272,8 @@ def inspect_wide(db: Session, path: Path, choice: Reading) -> tuple[Source, dict
     if table.is_parsed or table.delimiter == "::":
         raise InputError(f"{path} has a line for each rating: leave out {named('matrix')}")
     table = replace(table, mark=_mark_in(table.sample, choice))
+    if table.first_line:
+        _refuse_title(table, choice.missing)
     if table.header and choice.first_line is None:
         _refuse_second_header(table, choice.missing)
     heading = Heading.of(table)
@@ -303,6 +311,29 @@ def _find_position(db: Session, table: Source, missing: Sequence[str]) -> dict[s
     return _judge_first(db, table, missing)
 
 
+def _refuse_title(table: Source, missing: Sequence[str]) -> None:
+    """Raise InputError if the first line has one text, and a later one the names."""
+    lines = list(table.sample)
+    if table.header:
+        lines.insert(0, list(table.names))
+    filled = [sum(field not in _NAMELESS for field in line) for line in lines]
+    first_full = next((k for k, number in enumerate(filled) if 2 * number > table.width), 0)
+    if not first_full or filled[0] > 1 or table.width < _FEW:
+        return
+    head = _head(lines[first_full], lines[first_full + 1 :], missing, table.mark)
+    if not head.has_names():
+        return
+    last = table.where(first_full - 1 - table.header)
+    above = "1"
+    if first_full > 1:
+        above = f"1-{last.removeprefix('line ')}"
+    raise InputError(
+        f"{table.path}: line 1 has one text alone, and names stand below"
+        f" ({shortened(lines[first_full])}): if it is a title above the table, leave it out by"
+        f" {named('skip_rows')} {above}"
+    )
+
+
 def _refuse_second_header(table: Source, missing: Sequence[str]) -> None:
     """Raise InputError if the first row below the header may be a second one, of numbers."""
     if len(table.sample) < 2:
@@ -336,13 +367,23 @@ def _judge_first(db: Session, table: Source, missing: Sequence[str]) -> dict[str
     first = next((k for k, column_type in enumerate(table.types) if column_type == "VARCHAR"), 0)
     rows = list(islice(table.rows(db), _SAMPLE))
     cells = np.roll(_Numbers(missing, table.mark).table(rows, table.width), -first, axis=1)
-    if np.isinf(cells[:, 0]).any():
+    if are_names(cells[:, 0]):
         return {"user": first}
     if counts_cells(cells):
         return {"count": first}
     name = table.names[first] if table.header else 1
     refuse_names(cells, f"{table.path}: {table.names[first]}", f"{named('columns')} user={name}")
     return {}
+
+
+def are_names(first: Float64) -> bool:
+    """Whether the first column of a matrix has names, given its numbers.
+
+    They are infinite where a cell has no number. Words among decimals are no names: they stand for
+    what is not known.
+    """
+    numbers = first[np.isfinite(first)]
+    return bool(np.isinf(first).sum() > np.count_nonzero(numbers % 1))
 
 
 def counts_cells(cells: Float64) -> bool:

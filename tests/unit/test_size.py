@@ -49,7 +49,7 @@ NODES = {
     "densities": 23_950,
     "diagnostics": 17_750,
     "features": 16_600,
-    "input": 51_600,
+    "input": 52_250,
     "kernels": 29_850,
     "model": 83_200,
     "parallel": 10_350,
