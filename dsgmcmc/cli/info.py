@@ -150,10 +150,12 @@ def _describe_ratings(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     from dsgmcmc.ratings.description import describe_ratings
     from dsgmcmc.ratings.file import Ratings
     from dsgmcmc.ratings.format import SIDES
-    from dsgmcmc.ratings.reading import Reading
 
-    sizes = ("n_rows", "n_cols", "nnz", "nnz_test")
-    others = (
+    names = (
+        "n_rows",
+        "n_cols",
+        "nnz",
+        "nnz_test",
         "replicates",
         "mean_weight",
         "mean",
@@ -165,16 +167,19 @@ def _describe_ratings(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
         "digest",
     )
     with Ratings(path) as ratings:
-        facts: dict[str, Any] = {name: getattr(ratings, name) for name in (*sizes, *others)}
-        facts["transposed"] = ratings.orientation.transposed
-        facts["untrained"] = ratings.untrained
-        facts["bounded"] = ratings.count_bounded("train")
-        facts["bounded_test"] = ratings.count_bounded("test")
-        facts["item_levels"] = ratings.item_levels
-        facts["reading"] = ratings.reading.stored()
-        facts["directions"] = None
-        if ratings.open_directions is not None:
-            facts["directions"] = list(ratings.open_directions.columns)
+        directions = ratings.open_directions
+        facts: dict[str, Any] = {
+            **{name: getattr(ratings, name) for name in names},
+            "transposed": ratings.orientation.transposed,
+            "untrained": ratings.untrained,
+            "bounded": ratings.count_bounded("train"),
+            "bounded_test": ratings.count_bounded("test"),
+            "item_levels": ratings.item_levels,
+            "reading": ratings.reading.stored(),
+            "directions": None,
+        }
+        if directions is not None:
+            facts["directions"] = list(directions.columns)
         labelled: dict[str, Any] = {**describe_ratings(ratings)}
         if ratings.mean_weight is not None:
             labelled["weights"] = f"mean {ratings.mean_weight:.5g}"
@@ -183,11 +188,10 @@ def _describe_ratings(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
             groups = {group: stored.groups.count(group) for group in dict.fromkeys(stored.groups)}
             facts[f"{entity}_features"] = groups
             labelled[f"{entity} features"] = groups
-    if facts["reading"]:
-        labelled["read with"] = ", ".join(Reading.parse(facts["reading"]).described())
-    labelled["made from"] = facts["source"]
-    labelled["seed"] = facts["seed"]
-    labelled["digest"] = facts["digest"]
+        described = ratings.reading.described()
+    if described:
+        labelled["read with"] = ", ".join(described)
+    labelled |= {"made from": facts["source"], "seed": facts["seed"], "digest": facts["digest"]}
     return facts, labelled
 
 

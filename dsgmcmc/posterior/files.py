@@ -17,11 +17,10 @@ RUN = "run"
 RATINGS = "ratings.h5"
 
 
-def files_of(run: Run, data: Path | None) -> dict[str, Path]:
+def files_of(run: Run) -> dict[str, Path]:
     """Return the files of a run and its ratings, by the names of their unpacked copies.
 
-    Runs that are joined have a folder each. `data` is the ratings file, if it is not where the run
-    says.
+    Runs that are joined have a folder each.
     """
     files = {}
     for number, folder in enumerate(run.paths):
@@ -31,27 +30,27 @@ def files_of(run: Run, data: Path | None) -> dict[str, Path]:
             can_be_computed = path.name.startswith("exposure-")
             if path.is_file() and path != lock_file and not can_be_computed:
                 files[f"{name}/{path.relative_to(folder)}"] = path
-    ratings = data or Path(str(run.facts.get("data", "")))
+    ratings = run.data or Path(str(run.facts.get("data", "")))
     if ratings.is_file():
         files[RATINGS] = ratings
     return files
 
 
-def unpack(contents: Mapping[str, bytes]) -> tuple[Scratch, Run, Path | None]:
-    """Write the contents of files, by name, to a folder; return it, the run, and the ratings file.
+def unpack(contents: Mapping[str, bytes]) -> tuple[Scratch, Run]:
+    """Write the contents of files, by name, to a folder; return it and the run.
 
     The files are removed with the folder.
     """
     scratch = Scratch()
     for name, content in contents.items():
-        (scratch.path / name).parent.mkdir(parents=True, exist_ok=True)
-        (scratch.path / name).write_bytes(content)
-    data = None
-    if RATINGS in contents:
-        data = scratch.path / RATINGS
+        file = scratch.path / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content)
     number = len({name.split("/")[0] for name in contents} - {RATINGS})
-    paths = [scratch.path / _folder_of(k) for k in range(number)]
-    return scratch, open_runs(paths), data
+    run = open_runs([scratch.path / _folder_of(k) for k in range(number)])
+    if RATINGS in contents:
+        run.data = scratch.path / RATINGS
+    return scratch, run
 
 
 def _folder_of(number: int) -> str:

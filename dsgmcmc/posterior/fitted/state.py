@@ -193,7 +193,7 @@ class FittedState:
         run_attributes = ("run_", "_rows", "_scratch")
         state = {name: value for name, value in vars(self).items() if name not in run_attributes}
         if hasattr(self, "run_"):
-            files = files_of(self.run_, self.run_.data)
+            files = files_of(self.run_)
             contents = {name: path.read_bytes() for name, path in files.items()}
             state["_packed"] = (contents, self._rows.new)
         return state
@@ -203,10 +203,8 @@ class FittedState:
         vars(self).update(state)
         if not contents:
             return
-        scratch, run, data = unpack(contents)
-        run.data = data
+        self._scratch, run = unpack(contents)
         self._adopt(FittedRows(run, new))
-        self._scratch = scratch
 
     def _table(self, columns: dict[str, Array], example: object = None) -> Any:
         """Return columns as a data frame like `example`, or like the ratings; else as a Table."""
@@ -231,7 +229,7 @@ class FittedState:
         run = self._fitted()
         if self._rows.new is not None:
             raise InputError("a run has no folded-in ratings: pickle the model, which keeps them")
-        copy_files(files_of(run, run.data), Path(path))
+        copy_files(files_of(run), Path(path))
 
 
 def as_told(form: Reading, missing: object) -> Reading:
