@@ -277,6 +277,5 @@ def leading(scores: Mapping[int, CandidateScores]) -> list[int]:
 
 
 def _is_behind(candidate: CandidateScores, best: CandidateScores) -> bool:
-    gap = candidate.behind(best)
-    limited = candidate.behind(best, limited=True)
-    return gap.mean > CLEAR_EARLY * gap.error and limited.mean > CLEAR_EARLY * limited.error
+    gaps = [candidate.behind(best, limited=limited) for limited in (False, True)]
+    return all(gap.mean > CLEAR_EARLY * gap.error for gap in gaps)
