@@ -159,7 +159,7 @@ class Estimator:
 #: Parameters with which arrays have been read before they are prepared.
 FORM = {"columns", "matrix", "variable", "first_line", "skip_rows", "ignore"}
 #: Parameters that `prepare` gets as descriptions of users and items.
-DESCRIBED = {"user_features", "item_features", "feature_kinds"}
+DESCRIBED = {"user_features", "item_features", "feature_kinds", "levels"}
 
 
 @dataclass(repr=False, eq=False)
@@ -265,6 +265,9 @@ class BPMF(Estimator, FittedModel):
         between thousands. By default the rows tell.
     unit : str, optional
         Unit of the ratings, such as ``"t/ha"``, which results and pictures name.
+    levels : data frame or path, optional
+        Lowest and highest level of items, in the columns ``item``, ``lowest`` and ``highest``, if
+        ratings are ordered levels. By default items have the levels that they were given.
     ignore : str or sequence of str, optional
         Columns of a matrix that are no items, such as ``["age"]``; ``"none"`` says that all are.
     clip : bool
@@ -351,6 +354,7 @@ class BPMF(Estimator, FittedModel):
     skip_rows: str | None = None
     decimal: Literal[",", "."] | None = None
     unit: str | None = None
+    levels: Any = None
     ignore: str | Sequence[str] | None = None
     clip: bool = True
     unknown: Literal["prior", "refuse"] = "prior"
@@ -702,6 +706,8 @@ class BPMF(Estimator, FittedModel):
             "item_features": features.get("item"),
             "force": True,
         }
+        if self.levels is not None:
+            options["levels"] = read_features(self.levels, "item", columns=self._columns())
         if has_context or isinstance(source, Path):
             options["columns"] = self._columns()
         sources = [source]

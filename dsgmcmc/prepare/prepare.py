@@ -37,6 +37,7 @@ from dsgmcmc.prepare.merging import Merging, Repeated, merge_ratings
 from dsgmcmc.prepare.missing_groups import Holes, find_holes
 from dsgmcmc.prepare.not_rated import Codes
 from dsgmcmc.prepare.reading import reading_of
+from dsgmcmc.prepare.said_levels import SaidLevels
 from dsgmcmc.prepare.settings import PrepareSettings
 from dsgmcmc.prepare.several import refuse_repeated_rows, refuse_unlike
 from dsgmcmc.prepare.summary import Summary
@@ -65,11 +66,14 @@ class ParsedSettings(NamedTuple):
         without ratings.
     groups : list of str
         Columns whose values are groups that are held out as a whole.
+    levels : Description or None
+        Table of the levels of items.
     """
 
     reading: Reading
     descriptions: dict[str, Description]
     groups: list[str]
+    levels: Description | None
 
     @classmethod
     def parse(cls, settings: PrepareSettings) -> Self:
@@ -85,11 +89,8 @@ class ParsedSettings(NamedTuple):
             settings.feature_kinds,
             settings.separator,
         )
-        # names of users and items are in the same columns as in the ratings
-        for entity, description in descriptions.items():
-            column = columns.get(entity)
-            if not description.label and isinstance(column, str):
-                descriptions[entity] = description._replace(label=column)
+        descriptions = _with_columns(descriptions, columns)
+        levels = _with_columns(describe({"item": settings.levels}, None), columns)
         groups = []
         if settings.hold_out_by is not None:
             groups = [column.strip() for column in settings.hold_out_by.split("+")]
@@ -97,7 +98,20 @@ class ParsedSettings(NamedTuple):
             raise InputError(
                 f"{named('hold_out_by')} {settings.hold_out_by}: expected COLUMN+COLUMN"
             )
-        return cls(reading_of(settings, columns), descriptions, groups)
+        return cls(reading_of(settings, columns), descriptions, groups, levels.get("item"))
+
+
+def _with_columns(
+    described: Mapping[str, Description], columns: Mapping[str, Any]
+) -> dict[str, Description]:
+    """Return descriptions whose names are in the same columns as in the ratings."""
+    descriptions = {}
+    for entity, description in described.items():
+        column = columns.get(entity)
+        if not description.label and isinstance(column, str):
+            description = description._replace(label=column)
+        descriptions[entity] = description
+    return descriptions
 
 
 def _refuse_context(settings: PrepareSettings) -> None:
@@ -248,6 +262,9 @@ class Ingest:
         """Make the file; return its summary."""
         raw = self.read(self.open())
         labels = _labels(raw.tables[0])
+        said = None
+        if self.parsed.levels is not None:
+            said = SaidLevels.read(self.db, self.parsed.levels, labels["item"])
         described = self.describe(labels)
         entities = self.number(described, labels)
         findings = self.examine(raw, entities)
@@ -258,9 +275,11 @@ class Ingest:
         holes = self.hold_out_as_missing(raw, entities, repeated)
         test_condition = self.split(raw, repeated)
         ordered = self.sort(raw, entities, test_condition, repeated)
-        item_levels = doubts.describe_item_levels(
-            self.db, findings.codes.values, transposed=entities.transposed
-        )
+        item_levels = ""
+        if said is None:
+            item_levels = doubts.describe_item_levels(
+                self.db, findings.codes.values, transposed=entities.transposed
+            )
         attributes = self.write(
             raw,
             entities,
@@ -268,6 +287,7 @@ class Ingest:
             ordered,
             repeated=repeated,
             item_levels=bool(item_levels),
+            said=said,
         )
         columns, others = _describe(raw.tables, self.settings.timed)
         found = list(findings.doubts)
@@ -280,6 +300,8 @@ class Ingest:
         with Ratings(self.out) as written:
             found += doubts_about_test(written)
         found += raw.notes
+        if said is not None:
+            found += said.doubts
         if repeated.removed and self.settings.of_repeated in ("first", "last"):
             found += load.find_untimed(raw.tables, raw.loaded)
         if repeated.removed and self.settings.of_repeated == "mean":
@@ -541,11 +563,15 @@ class Ingest:
         *,
         repeated: Repeated,
         item_levels: bool,
+        said: SaidLevels | None,
     ) -> dict[str, Any]:
         """Write the ratings file; return its attributes."""
         self.report(f"writing {self.out.name}")
         sides = entities.sides
         parts = arrange.all_name_parts(self.db, entities, self._directions(entities))
+        said_levels = None
+        if said is not None:
+            said_levels = said.of_items(self.db, entities.item)
         names = {}
         if parts is None:
             names = {side: arrange.names(self.db, entity) for side, entity in sides.items()}
@@ -565,7 +591,8 @@ class Ingest:
                 transposed=entities.transposed,
                 source=", ".join(table.file.path.name for table in raw.tables),
                 replicates=repeated.kept,
-                item_levels=item_levels,
+                item_levels=item_levels or said is not None,
+                said_levels=said_levels,
                 columns=raw.tables[0].named_columns,
                 reading=raw.tables[0].reading,
                 matrix=self._matrix_names(raw.tables[0], entities),

@@ -89,6 +89,13 @@ class PrepareSettings(Checked):
         None,
         shown="detected",
     )
+    levels: Any = setting(
+        "Lowest and highest level of items, whose ratings are ordered levels: a table with the"
+        " columns item, lowest and highest.",
+        None,
+        metavar="FILE",
+        shown="levels that were observed",
+    )
     unit: str | None = setting(
         "Unit of the ratings, such as t/ha, which results and pictures name.",
         None,

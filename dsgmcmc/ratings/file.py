@@ -124,6 +124,8 @@ class Ratings(AbstractContextManager["Ratings"]):
         Columns of names, one a part, of both sides, if the names of one have several parts.
     directions : Directions or None
         Columns of users, items and context, if the table has three directions.
+    said_levels : (2, n) float32 or None
+        Lowest and highest levels of items that users have said; NaN for other items.
     features : dict of {"rows", "cols"} to Features
         Features of the sides that have features, without indices and values, which `feature_slab`
         reads.
@@ -404,6 +406,8 @@ class Ratings(AbstractContextManager["Ratings"]):
                     content.update(name, self._read(name, start, start + _PIECE))
         if self.directions is not None:
             content.update(DIRECTIONS, self._read(DIRECTIONS, 0, 3))
+        if self.said_levels is not None:
+            content.update(ITEM_LEVELS, self.said_levels.ravel())
         for side, stored in self.features.items():
             features = self.feature_slab(side, 0, len(stored.indptr) - 1)
             for name, array in features.datasets(side).items():
@@ -557,6 +561,11 @@ class Ratings(AbstractContextManager["Ratings"]):
             self._check_names(side, n)
         self.parts = {side: labels for side, labels in self.labels.items() if len(labels) > 1}
         self.directions = self._check_directions()
+        self.said_levels: Float32 | None = None
+        if ITEM_LEVELS in self._file:
+            n_items = self.n_rows if self.orientation.transposed else self.n_cols
+            self._dataset(ITEM_LEVELS, 2 * n_items, np.float32)
+            self.said_levels = self._read(ITEM_LEVELS, 0, 2 * n_items).reshape(2, n_items)
         self.features = {
             side: self._check_features(side, n)
             for side, n in sizes.items()

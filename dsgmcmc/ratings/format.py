@@ -56,6 +56,8 @@ attributes                ``replicates``             number of ratings beyond th
 ..                        ``0 1`` and so on          parts of names of several, like ``ids``, which
                                                      are left out
 ``/cols/parts``                                      the same of columns
+``/item_levels``                                     (2 n,) float32: lowest levels of all n items,
+                                                     then the highest; NaN if they are not said
 ``/directions``                                      (3,) UTF-8: columns of users, items and
                                                      context, if the table has three directions
 attributes                ``is_open``                whether their arrangement is still open
@@ -104,7 +106,8 @@ SIDES: tuple[Side, Side] = ("rows", "cols")
 
 #: Name of the attribute that only files of ratings with a resolution have, a float.
 RESOLUTION = "resolution"
-#: Name of the attribute that only files have whose items clearly differ in their levels, a bool.
+#: Name of the attribute that only files have whose items clearly differ in their levels, a bool;
+#: and of the data set of the levels that users have said.
 ITEM_LEVELS = "item_levels"
 #: Name of the attribute with the columns of the input by role, a text.
 COLUMNS = "columns"

@@ -6,14 +6,14 @@ beyond an item's last one would have. Between two of its levels, an absent one w
 ratings as the rarer of both, or its share of all ratings tells. If none of many expected ratings is
 there, the item has no such level; if several items lack the same levels, fewer do for another. This
 says whether the items of a file clearly differ. A model then gives every item the levels that were
-observed, because a scale may end at a level that is rare.
+observed, because a scale may end at a level that is rare, or those that users have said.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from dsgmcmc.types import Array, Float64, Mask
+from dsgmcmc.types import Array, Float32, Float64, Mask
 
 _EXPECTED = 12  # ratings that a level would have if the item had it
 _EXPECTED_OF_KIND = 3  # the same if several items have the same levels
@@ -46,6 +46,18 @@ def observed_levels(counts: Array) -> Mask:
     seen: Mask = counts > 0
     few = (counts.sum(axis=1) < _EXPECTED) | (np.count_nonzero(seen, axis=1) < 2)
     return np.where(few[:, np.newaxis], levels_of_items(counts), seen)
+
+
+def with_said_levels(has: Mask, levels: Float64, said: Float32) -> Mask:
+    """Return which of the `levels`, (R,), items have, (I, R), where some of them are said.
+
+    `said`, (2, I), has the lowest and the highest level of an item, NaN if only `has`, (I, R),
+    tells. A level that no item was given has no place, and an item needs one.
+    """
+    values = levels.astype(np.float32)
+    lowest, highest = said[:, :, np.newaxis]
+    inside = (values >= lowest) & (values <= highest)
+    return np.where(inside.any(axis=1, keepdims=True), inside, has)
 
 
 def items_differ(has: Mask) -> bool:

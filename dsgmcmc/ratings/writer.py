@@ -98,6 +98,7 @@ class Origin(NamedTuple):
     source: str = ""
     replicates: int = 0
     item_levels: bool = False
+    said_levels: Float32 | None = None
     columns: Mapping[str, str] = MappingProxyType({})
     reading: Reading = Reading()
     matrix: MatrixNames = MatrixNames("", MappingProxyType({}))
@@ -162,7 +163,10 @@ def write_slabs(
                         content.add_directions(parts.directions)
                 for slab in slabs:
                     content.add(slab)
-                attributes = content.finish(origin or Origin())
+                origin = origin or Origin()
+                if origin.said_levels is not None:
+                    content.append(ITEM_LEVELS, origin.said_levels.ravel(), origin.said_levels.size)
+                attributes = content.finish(origin)
             sync(temporary)
             check_target(path, force)
         sync(path.parent)
@@ -351,7 +355,14 @@ class _Content:
 
     def _is_extended(self, origin: Origin) -> bool:
         """Whether the file has contents that earlier versions do not have."""
-        added = ("train/weight", "train/lower", "train/group", "rows/parts", "cols/parts")
+        added = (
+            "train/weight",
+            "train/lower",
+            "train/group",
+            "rows/parts",
+            "cols/parts",
+            ITEM_LEVELS,
+        )
         return origin.replicates > 0 or any(name in self._file for name in added)
 
     def _write_attribute(self, name: str, value: object) -> None:

@@ -38,7 +38,7 @@ LONGER: dict[str, str] = {}
 #: one means nothing to whoever reads the result; and --unknown of recommend, as predict and
 #: evaluate have it, and --lowest, because only users know whether less is better; and --at-most,
 #: because a longer list that is cut by hand may be too short.
-PARAMETERS = 138
+PARAMETERS = 139
 PARAMETERS_OF_SAMPLE = 34
 #: Nodes of the syntax tree that a room may have; modules outside of rooms are `top`. Packing code
 #: into fewer lines changes nothing. Whoever raises a number says in the changelog, under *Taken

@@ -72,7 +72,11 @@ from dsgmcmc.model.quantity import Quantity, Sampled
 from dsgmcmc.orientation import Orientation
 from dsgmcmc.parallel.ring import Ring, shapes_of
 from dsgmcmc.ratings.file import Ratings
-from dsgmcmc.ratings.item_levels import levels_of_items, observed_levels
+from dsgmcmc.ratings.item_levels import (
+    levels_of_items,
+    observed_levels,
+    with_said_levels,
+)
 from dsgmcmc.settings import named, setting
 from dsgmcmc.targets.state import ParameterBlock, RandomStream, Rows, arrays_of, take_all
 from dsgmcmc.types import Factor, Float32, Float64, Int32, Purpose, ThresholdsName
@@ -229,6 +233,8 @@ class Ordinal(LevelObservation, ScaledRows):
         if observed:
             rule = observed_levels
         has = rule(counts.train) | (counts.test > 0)
+        if ratings.said_levels is not None:
+            has = with_said_levels(has, values, ratings.said_levels)
         if has.all():
             return levels
         spans = OwnLevels(has).spans(counts.train)
