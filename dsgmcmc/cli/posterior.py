@@ -485,13 +485,16 @@ def export(
       dsgmcmc export run -o loo.nc --training
       dsgmcmc export run -o ranking.csv --ranking item
     """
+    from dsgmcmc.posterior.draws import ENTITIES
     from dsgmcmc.posterior.export import export as write
     from dsgmcmc.posterior.joined import open_runs
+    from dsgmcmc.posterior.matrix.axis import names_in_order
     from dsgmcmc.posterior.matrix.ranking import ranking as ranked
 
     run = open_runs(runs)
     if ranking is None:
-        write(run, out, draws=draws, items=items, training=training, force=force)
+        order = {entity: names_in_order(run, entity) for entity in ENTITIES}
+        write(run, out, draws=draws, items=items, training=training, order=order, force=force)
         return
     if draws or items or training or len(runs) > 1:
         raise InputError(

@@ -13,7 +13,7 @@ or from the means of one chain, because latent dimensions differ between chains.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ from dsgmcmc.posterior.cells.pair_draws import (
 )
 from dsgmcmc.posterior.draws import ENTITIES
 from dsgmcmc.posterior.index import Vocabulary
-from dsgmcmc.posterior.item_parameters import parameter_tables, user_parameters
+from dsgmcmc.posterior.item_parameters import UserRows, parameter_tables, user_parameters
 from dsgmcmc.posterior.loadings import turned_loadings
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.traces import (
@@ -66,6 +66,7 @@ def export(
     draws: bool = False,
     items: bool = False,
     training: bool = False,
+    order: Mapping[str, Array | None] | None = None,
     force: bool = False,
 ) -> None:
     """Write a run to one file, atomically.
@@ -82,6 +83,8 @@ def export(
         `draws`, plausible values of users, one for each saved draw.
     training : bool
         Whether a netCDF file has log likelihoods of training ratings (`to_datatree`).
+    order : dict of entity to array, optional
+        Names of users and items in the order of their parameters; they are sorted by default.
     force : bool
         Whether to replace `out` if it exists.
 
@@ -100,9 +103,11 @@ def export(
     if items:
         from dsgmcmc.tables.written import write_tables  # loads DuckDB
 
-        tables: Iterable[Table] = parameter_tables(run)
+        order = order or {}
+        users = UserRows(run, names=order.get("user"))
+        tables: Iterable[Table] = parameter_tables(run, users, order.get("item"))
         if draws:
-            tables = [user_parameters(run, draws=len(run.draws))]
+            tables = [user_parameters(run, users, draws=len(run.draws))]
         write_tables(tables, out, force=force)
         return
     file_format = _format_of(out, draws)

@@ -392,14 +392,15 @@ def item_dimensions(
     return found
 
 
-def parameter_tables(run: Run) -> Iterator[Table]:
+def parameter_tables(run: Run, users: UserRows, items: Array | None) -> Iterator[Table]:
     """Yield the parameters of items, then of users, in tables of equal columns for a file.
 
+    `users` come in their order, and `items` are the names of items in theirs; sorted if None.
     The first columns are ``side`` and ``id``; what one side does not have is NaN there.
     """
     tables = {
-        "item": item_parameters(run, ratings_of_fit(run)),
-        "user": user_parameters(run),
+        "item": item_parameters(run, ratings_of_fit(run), names=items),
+        "user": user_parameters(run, users),
     }
     names = [name for table in tables.values() for name in table if not name.endswith("_id")]
     for entity, table in tables.items():

@@ -287,6 +287,25 @@ def test_the_command_writes_both_sides(tmp_path):
     assert "exists" in again.err
 
 
+def test_the_command_keeps_the_order_of_the_file(tmp_path, monkeypatch):
+    """Of the rows and columns of a matrix, also among plausible values."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    cells = (rng.random((30, 6)) < 0.5).astype(int)
+    answers = pd.DataFrame(cells, columns=["zeta", "alpha", "mid", "beta", "q5", "q4"])
+    answers.insert(0, "pupil", [f"p{k}" for k in rng.permutation(30)])
+    answers.to_csv("answers.csv", index=False)
+    typed("prepare", "answers.csv", "r.h5", "--matrix", "--test-fraction", "0").expect(0)
+    short = ["--rank", "0", "--iterations", "100", "--burn-in", "50"]
+    typed("sample", "r.h5", "--out", "run", *short).expect(0)
+    typed("export", "run", "--items", "--out", "items.csv").expect(0)
+    typed("export", "run", "--items", "--draws", "--out", "values.csv").expect(0)
+    table = pd.read_csv("items.csv")
+    pupils = answers["pupil"].tolist()
+    assert table["id"].tolist() == [*answers.columns[1:], *pupils]
+    assert pd.read_csv("values.csv")["user_id"].tolist() == pupils
+
+
 def test_measurements_have_no_item_parameters(tmp_path):
     """It says which likelihood has."""
     made = make_run(tmp_path)
