@@ -225,3 +225,20 @@ def as_written(values: Float32) -> Float64:
         numbers[found] = rounded[is_same]
         is_open[found] = False
     return numbers
+
+
+def since_the_fit(values: Float64, stored: Float32) -> Float64:
+    """Return known cells, with those that were folded in since the fit; overwrites `values`.
+
+    Parameters
+    ----------
+    values : float64 array
+        Cells as they were given to the fit.
+    stored : float32 array of this shape
+        Known cells now; NaN in others.
+    """
+    is_known = ~np.isnan(stored)
+    values[~is_known] = np.nan
+    changed = is_known & (values.astype(np.float32) != stored)
+    values[changed] = as_written(stored[changed])
+    return values

@@ -24,7 +24,7 @@ from dsgmcmc.posterior.cells.predict import Predictor
 from dsgmcmc.posterior.index import listed
 from dsgmcmc.posterior.matrix.axis import axis_of
 from dsgmcmc.posterior.matrix.complete import MatrixTarget
-from dsgmcmc.posterior.matrix.known import BoundedCells, KnownCells, as_written
+from dsgmcmc.posterior.matrix.known import BoundedCells, KnownCells, as_written, since_the_fit
 from dsgmcmc.posterior.matrix.labels import RowNames, RowNaming, names_of_training
 from dsgmcmc.posterior.rows.new_ratings import NewRatings, warn_without_weights
 from dsgmcmc.posterior.run import Run
@@ -192,10 +192,7 @@ def training_matrix(run: Run, training: TrainingData, known: KnownCells) -> Name
     users = run.users.index_of(names)
     items = run.items.index_of(labels)
     stored = known.of(users, items)
-    values = matrix.values
-    values[np.isnan(stored)] = np.nan
-    changed = ~np.isnan(stored) & (values.astype(np.float32) != stored)  # since the fit
-    values[changed] = as_written(stored[changed])
+    values = since_the_fit(matrix.values, stored)
     build = partial(_build, training.matrix, matrix.others)
     return NamedMatrix(names, labels, values, build, known.bounded(users, items))
 

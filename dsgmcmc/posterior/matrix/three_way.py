@@ -14,11 +14,11 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.cells.predict import Predictor
 from dsgmcmc.posterior.draws import ENTITIES
 from dsgmcmc.posterior.index import Vocabulary
-from dsgmcmc.posterior.matrix.known import KnownCells, as_written
+from dsgmcmc.posterior.matrix.known import KnownCells, as_written, since_the_fit
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.tables.frames import coordinate, is_data_array
 from dsgmcmc.tables.result import Table
-from dsgmcmc.types import Array, Float64, Int32
+from dsgmcmc.types import Array, Float32, Float64
 
 
 def complete_table(predictor: Predictor, cells: KnownCells, *, fitted: bool) -> tuple[Table, Table]:
@@ -27,17 +27,22 @@ def complete_table(predictor: Predictor, cells: KnownCells, *, fitted: bool) -> 
     Known cells stay as they were given, with an sd of 0, unless they are `fitted`, too.
     """
     columns = grid_of(predictor.run)
-    known = known_in_run(predictor, columns, cells)
+    known = as_written(known_in_run(predictor.run, columns, cells))
     mean, sd = complete_cells(predictor, columns, known, fitted=fitted)
     return Table({**columns, "rating": mean}), Table({**columns, "rating": sd})
 
 
-def complete_cube(predictor: Predictor, cube: Any, *, fitted: bool) -> tuple[Any, Any]:
+def complete_cube(
+    predictor: Predictor, cube: Any, cells: KnownCells | None, *, fitted: bool
+) -> tuple[Any, Any]:
     """Return a DataArray with means and one with sds, as `complete_table` does.
 
-    Raises InputError if its dimensions are not the columns of the run.
+    `cells` are those of a run that was fitted to the DataArray, of which some may be new. Raises
+    InputError if its dimensions are not the columns of the run.
     """
     columns, known = cells_of_cube(predictor.run, cube)
+    if cells is not None:
+        known = since_the_fit(known, known_in_run(predictor.run, columns, cells))
     mean, sd = complete_cells(predictor, columns, known, fitted=fitted)
     return cube.copy(data=mean.reshape(cube.shape)), cube.copy(data=sd.reshape(cube.shape))
 
@@ -74,35 +79,37 @@ def complete_cells(
     mean = known.copy()
     sd = np.zeros(len(known))
     chosen = np.flatnonzero(np.isnan(known) | fitted)
-    users, items = indices_of(predictor, {name: column[chosen] for name, column in columns.items()})
+    of_chosen = {name: column[chosen] for name, column in columns.items()}
+    users, items = [
+        predictor.index_of(entity, names) for entity, names in names_of(predictor.run, of_chosen)
+    ]
     mean[chosen], sd[chosen] = predictor.moments(users, items)
     return mean, sd
 
 
-def indices_of(predictor: Predictor, columns: dict[str, Array]) -> tuple[Int32, Int32]:
-    """Return the indices of the users and the items of cells, (n,) each."""
+def names_of(run: Run, columns: dict[str, Array]) -> list[tuple[str, list[Any]]]:
+    """Return the names of the users, and of the items, of cells, (n,) each."""
     found = []
     for entity in ENTITIES:
-        vocabulary = predictor.run.vocabulary(entity)
+        vocabulary = run.vocabulary(entity)
         parts = [columns[column].tolist() for column in vocabulary.labels]
-        names = [vocabulary.name_of(of_cell) for of_cell in zip(*parts, strict=True)]
-        found.append(predictor.index_of(entity, names))
-    users, items = found
-    return users, items
+        found.append(
+            (entity, [vocabulary.name_of(of_cell) for of_cell in zip(*parts, strict=True)])
+        )
+    return found
 
 
-def known_in_run(predictor: Predictor, columns: dict[str, Array], cells: KnownCells) -> Float64:
-    """Return the known ratings of cells, (n,), as they were written; NaN for others."""
-    run = predictor.run
-    users, items = indices_of(predictor, columns)
-    matrix = cells.of(
-        np.arange(len(run.users), dtype=np.int32), np.arange(len(run.items), dtype=np.int32)
-    )
-    known = np.full(len(users), np.nan)
-    rows = predictor.predictors.rows
-    is_known = rows["user"].are_sampled(users) & rows["item"].are_sampled(items)
-    known[is_known] = as_written(matrix[users[is_known], items[is_known]])
-    return known
+def known_in_run(run: Run, columns: dict[str, Array], cells: KnownCells) -> Float32:
+    """Return the known ratings of cells, (n,) float32; NaN for others.
+
+    Those of users and items that were folded in are among them.
+    """
+    users, items = [
+        run.vocabulary(entity).index_of(names) for entity, names in names_of(run, columns)
+    ]
+    rows, row = np.unique(users, return_inverse=True)
+    places, place = np.unique(items, return_inverse=True)
+    return cells.of(rows, places)[row, place]
 
 
 def cells_of_cube(run: Run, cube: Any) -> tuple[dict[str, Array], Float64]:
@@ -121,4 +128,4 @@ def cells_of_cube(run: Run, cube: Any) -> tuple[dict[str, Array], Float64]:
         str(dimension): coordinate(cube, dimension)[codes.ravel()]
         for dimension, codes in zip(cube.dims, axes, strict=True)
     }
-    return columns, np.asarray(cube.values, np.float64).ravel()
+    return columns, np.array(cube.values, np.float64).ravel()
