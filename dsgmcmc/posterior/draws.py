@@ -15,7 +15,7 @@ from typing_extensions import override
 from dsgmcmc.model.likelihoods.base import Law
 from dsgmcmc.model.parts import PARTS, RowPriors
 from dsgmcmc.model.quantity import WEIGHT
-from dsgmcmc.types import Array, Float32, Float64, Int32, Int64
+from dsgmcmc.types import Array, Float32, Float64, Int32, Int64, Mask
 
 #: What a row stands for.
 ENTITIES = ("user", "item")
@@ -56,6 +56,17 @@ class RowsAtDraw(NamedTuple):
     def uncertain(self) -> Int64:
         """Positions of the rows that have a covariance."""
         return np.flatnonzero(self.spread_of >= 0)
+
+    def with_rows(self, chosen: Mask, rows: RowsAtDraw) -> RowsAtDraw:
+        """Return these rows with others in place of the chosen ones; overwrites arrays of these."""
+        self.mean[chosen] = rows.mean
+        self.noise[chosen] = rows.noise
+        self.spread_of[chosen] = np.where(
+            rows.spread_of < 0, -1, len(self.covariance) + rows.spread_of
+        )
+        if self.parameters is not None:
+            self.parameters[chosen] = rows.parameters
+        return self._replace(covariance=np.concatenate([self.covariance, rows.covariance]))
 
     def drawn(self, generators: list[Generator]) -> Float32:
         """Return the rows, (n, D); those that were not sampled are drawn by one generator each."""

@@ -295,6 +295,27 @@ def feature_terms(run: Run, draw: Draw, entity: str, features: csr_matrix) -> Fl
     return terms
 
 
+def rows_without_ratings(run: Run, entity: str, position: int, terms: Float64) -> RowsAtDraw:
+    """Return the distributions of users (or items) without ratings at a saved draw.
+
+    They share one covariance. `terms`, (n, D), are those of their features in their prior means.
+    """
+    draw = run.draw(position)
+    unseen = draw.unseen[entity]
+    parameters = None
+    if entity == run.parameter_owner:
+        shared = run.config.law.parameters_of(draw.shared)
+        assert shared is not None
+        parameters = np.tile(np.asarray(shared, np.float64), (len(terms), 1))
+    return RowsAtDraw(
+        mean=unseen.mean + terms,
+        noise=np.full(len(terms), draw.new_inverse_scale[entity]),
+        spread_of=np.zeros(len(terms), np.int64),
+        covariance=unseen.covariance[np.newaxis].astype(np.float64),
+        parameters=parameters,
+    )
+
+
 class NewRowPrior(NamedTuple):
     """Prior of all rows at a draw.
 
@@ -370,7 +391,6 @@ class FoldIn:
         self.entity = names.entity
         self.vocabulary = names
         self._features = features
-        self._has_parameters = names.entity == run.parameter_owner
         law = run.config.law
         law.check_new(ratings.values, float(run.facts["minimum"]))
         if names.entity == "user":
@@ -418,18 +438,25 @@ class FoldIn:
         chosen : (q,) int
             Positions of the new rows in the vocabulary.
         """
-        rows = self._without_ratings(position, chosen)
+        terms = self._of_features(self.run.draw(position), chosen)
+        rows = rows_without_ratings(self.run, self.entity, position, terms)
+        rows = rows._replace(
+            spread_of=np.arange(len(chosen)),
+            covariance=np.tile(rows.covariance, (len(chosen), 1, 1)),
+        )
         for index, k in enumerate(chosen.tolist()):
             if self._ends[k] == self._ends[k + 1]:
                 continue
             if self.run.config.law.is_conditionally_gaussian():
                 of_row = self._normal(position, k)
-                rows.covariance[index] = of_row.covariance
             else:
                 of_row = self._drawn(k)[position]
-                rows.spread_of[index] = -1
             rows.mean[index] = of_row.mean
             rows.noise[index] = of_row.noise
+            if of_row.covariance is None:
+                rows.spread_of[index] = -1
+            else:
+                rows.covariance[index] = of_row.covariance
             if rows.parameters is not None:
                 rows.parameters[index] = of_row.parameters
         if self._seed is None:
@@ -541,23 +568,6 @@ class FoldIn:
         """Return the prior of new rows at a saved draw; the run keeps it."""
         key = (NewRowPrior, self.entity, position)
         return once(self.run, key, partial(_prior_at, self.run, self.entity, position))
-
-    def _without_ratings(self, position: int, chosen: Array) -> RowsAtDraw:
-        """Return the distributions of rows given their features alone."""
-        draw = self.run.draw(position)
-        unseen = draw.unseen[self.entity]
-        parameters = None
-        if self._has_parameters:
-            shared = self.run.config.law.parameters_of(draw.shared)
-            assert shared is not None
-            parameters = np.tile(shared, (len(chosen), 1))
-        return RowsAtDraw(
-            mean=unseen.mean + self._of_features(draw, chosen),
-            noise=np.full(len(chosen), draw.new_inverse_scale[self.entity]),
-            spread_of=np.arange(len(chosen)),
-            covariance=np.tile(unseen.covariance.astype(np.float64), (len(chosen), 1, 1)),
-            parameters=parameters,
-        )
 
     def _largest_scale(self, draw: Draw, k: int) -> float:
         """Return the largest noise scale of a row at a draw, given those of the other side.

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dsgmcmc.posterior.draws import RowsAtDraw
-from dsgmcmc.posterior.rows.added import FoldIn, feature_terms, index_with
+from dsgmcmc.posterior.draws import Draw, RowsAtDraw
+from dsgmcmc.posterior.rows.added import FoldIn, feature_terms, index_with, rows_without_ratings
 from dsgmcmc.posterior.rows.name_features import name_features_of
 from dsgmcmc.posterior.run import Run
-from dsgmcmc.types import Array, Int32, Mask
+from dsgmcmc.types import Int32, Mask
 
 if TYPE_CHECKING:  # slow to import
     from scipy.sparse import csr_matrix
@@ -89,36 +89,30 @@ class Rows:
             return self._added.rows(position, among_added)
         draw = self._run.draw(position)
         sampled = self.are_sampled(index)
-        stored = np.where(sampled, index, 0)
-        mean: Array = draw.theta[self._entity][stored]
-        noise: Array = draw.inverse_scale[self._entity][stored]
-        parameters = None
-        own = draw.own_parameters(self._run.config.law, self._entity)
-        if own is not None:
-            parameters = own[stored].astype(np.float64)
-        spread_of = np.full(len(index), -1)
+        certain = sampled_rows(self._run, self._entity, draw, index[sampled])
         if sampled.all():
-            width = mean.shape[1]
-            return RowsAtDraw(mean, noise, spread_of, np.empty((0, width, width)), parameters)
-        unseen = draw.unseen[self._entity]
-        mean = mean.astype(np.float64)
-        mean[~sampled] = unseen.mean
-        noise = noise.astype(np.float64)
-        noise[~sampled] = draw.new_inverse_scale[self._entity]
-        spread_of[~sampled] = 0
-        covariance = unseen.covariance[np.newaxis].astype(np.float64)
-        if parameters is not None:
-            parameters[~sampled] = self._run.config.law.parameters_of(draw.shared)
+            return certain
+        terms = np.zeros((len(index), certain.mean.shape[1]))
         if named.any():
             assert self._matrix is not None
             features = self._matrix[index[named] - self._first_named]
-            mean[named] += feature_terms(self._run, draw, self._entity, features)
+            terms[named] = feature_terms(self._run, draw, self._entity, features)
+        rows = rows_without_ratings(self._run, self._entity, position, terms)
+        rows = rows.with_rows(sampled, certain)
         if self._added is not None and len(among_added):
-            rows = self._added.rows(position, among_added)
-            mean[added] = rows.mean
-            noise[added] = rows.noise
-            spread_of[added] = np.where(rows.spread_of < 0, -1, 1 + rows.spread_of)
-            covariance = np.concatenate([covariance, rows.covariance])
-            if parameters is not None:
-                parameters[added] = rows.parameters
-        return RowsAtDraw(mean, noise, spread_of, covariance, parameters)
+            rows = rows.with_rows(added, self._added.rows(position, among_added))
+        return rows
+
+
+def sampled_rows(run: Run, entity: str, draw: Draw, index: Int32) -> RowsAtDraw:
+    """Return users (or items) that were sampled, (n,) by index, at a draw."""
+    mean = draw.theta[entity][index]
+    width = mean.shape[1]
+    own = draw.own_parameters(run.config.law, entity)
+    return RowsAtDraw(
+        mean=mean,
+        noise=draw.inverse_scale[entity][index],
+        spread_of=np.full(len(index), -1),
+        covariance=np.empty((0, width, width)),
+        parameters=None if own is None else own[index].astype(np.float64),
+    )
