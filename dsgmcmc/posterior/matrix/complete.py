@@ -199,27 +199,43 @@ class Completion:
     def _predicted(
         self, users: Int32, others: Sequence[str], bounded: BoundedCells | None
     ) -> dict[str, Array]:
-        """Return the predictions of a block, by the cheapest way to what was asked for."""
-        if not others and not self._is_of_mean:
-            return {"rating": self.means(users, bounded)}
-        if [*others] == ["sd"] and not self._is_of_mean:
-            mean, sd = self.moments(users, bounded)
-            return {"rating": mean, "sd": sd}
-        point = self.predictor.names[0]
-        found = self.summaries(users, [point, *others], bounded)
-        return {"rating": found.pop(point), **found}
+        """Return predictions of a block, (n, J) each; those of bounded cells between bounds."""
+        cells = self._cells(users, others)
+        if bounded is None:
+            return cells
+        options = self.predictor.options
+        names = ("rating", "sd", *options.predicted_columns[2:])
+        within = self.within(users, bounded, options.levels)
+        for name, values in zip(names, within, strict=True):
+            if name in cells:
+                cells[name][bounded.row, bounded.column] = values
+        return cells
 
     # ------------------------------------------------------------------ predictions
 
-    def means(self, users: Int32, bounded: BoundedCells | None = None) -> Array:
-        """Return the expected ratings of users and all items of the matrix, (n, J).
+    def _cells(self, users: Int32, others: Sequence[str]) -> dict[str, Array]:
+        """Return predictions without bounds, by the cheapest way to what was asked for."""
+        if not others and not self._is_of_mean:
+            return {"rating": self._means(users)}
+        if [*others] == ["sd"] and not self._is_of_mean:
+            mean, sd = self._moments(users)
+            return {"rating": mean, "sd": sd}
+        columns = self.predictor.columns(*self._pairs(users))
+        columns["rating"] = columns[self.predictor.names[0]]
+        return {name: self._as_block(columns[name]) for name in ("rating", *others)}
 
-        `bounded` are cells of these users that are known to lie within bounds: there, they are
-        those of `within`.
-        """
+    def _pairs(self, users: Int32) -> tuple[Int32, Int32]:
+        """Return the users and the items of all cells, row by row."""
+        return np.repeat(users, len(self.items)), np.tile(self.items, len(users))
+
+    def _as_block(self, cells: Array) -> Array:
+        return cells.reshape(-1, len(self.items))
+
+    def _means(self, users: Int32) -> Array:
+        """Return the expected ratings of users and all items of the matrix, (n, J)."""
         average = self._average
         if average is None or not self._are_sampled("user", users):
-            return self.moments(users, bounded).mean
+            return self._moments(users).mean
         assert self._stack is not None
         rows = self._stack.users(users)
         if self.run.config.law.is_linear:
@@ -228,33 +244,14 @@ class Completion:
         else:
             means, _ = self._stack.moments(rows, average)
             means += np.float32(average.start)
-        means = self.predictor.limits.clip(means[:, self.items])
-        if bounded is not None:
-            means[bounded.row, bounded.column] = self.within(users, bounded).mean
-        return means
-
-    def moments(self, users: Int32, bounded: BoundedCells | None = None) -> Estimates:
-        """Return means and standard deviations of new ratings, (n, J) each.
-
-        The standard deviations include the noise. `bounded` is as for `means`.
-        """
-        cells = self._moments(users)
-        if bounded is not None:
-            within = self.within(users, bounded)
-            cells.mean[bounded.row, bounded.column] = within.mean
-            cells.sd[bounded.row, bounded.column] = within.sd
-        return cells
+        return self.predictor.limits.clip(means[:, self.items])
 
     def _moments(self, users: Int32) -> Estimates:
-        """Return moments of cells of which no bounds are known."""
+        """Return means and standard deviations of new ratings, noise included, (n, J) each."""
         is_linear = self._average is not None and self.run.config.law.is_linear
         if is_linear and self._are_sampled("user", users):
             return self._linear_moments(users)
-        shape = (len(users), len(self.items))
-        mean, sd = self.predictor.moments(
-            np.repeat(users, len(self.items)), np.tile(self.items, len(users))
-        )
-        return Estimates(mean.reshape(shape), sd.reshape(shape))
+        return Estimates(*map(self._as_block, self.predictor.moments(*self._pairs(users))))
 
     def _linear_moments(self, users: Int32) -> Estimates:
         """Return moments if the expected rating is the predictor, by products of matrices."""
@@ -285,25 +282,6 @@ class Completion:
             parameters=draw.one_set(run.config.law),
         )
         return float(run.config.law.predictive(one_rating).sd[0]) ** 2
-
-    def summaries(
-        self, users: Int32, names: Sequence[str], bounded: BoundedCells | None = None
-    ) -> dict[str, Array]:
-        """Return predictions of users and all items by `names` of the predictor, (n, J) each.
-
-        `bounded` is as for `means`.
-        """
-        columns = self.predictor.columns(
-            np.repeat(users, len(self.items)), np.tile(self.items, len(users))
-        )
-        cells = {name: columns[name].reshape(len(users), len(self.items)) for name in names}
-        if bounded is None:
-            return cells
-        within = self.within(users, bounded, self.predictor.options.levels)
-        named = dict(zip(self.predictor.options.predicted_columns, within, strict=True))
-        for name in names:
-            cells[name][bounded.row, bounded.column] = named[name]
-        return cells
 
     # ------------------------------------------------------------------ cells within bounds
 

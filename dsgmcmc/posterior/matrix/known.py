@@ -63,13 +63,7 @@ class BoundedCells(NamedTuple):
 
     def select(self, chosen: Array | slice) -> BoundedCells:
         """Return some cells."""
-        return BoundedCells(
-            row=self.row[chosen],
-            column=self.column[chosen],
-            lower=self.lower[chosen],
-            upper=self.upper[chosen],
-            weights=self.weights[chosen],
-        )
+        return BoundedCells(*(values[chosen] for values in self))
 
 
 def cells_in_rows(cells: BoundedCells | None, rows: slice) -> BoundedCells | None:

@@ -129,7 +129,7 @@ def test_new_rows_may_have_bounds() -> None:
 def test_the_matrix_of_a_run_has_values_between_the_bounds(
     tmp_path: Path, likelihood: str, scale: str
 ) -> None:
-    """`predict --matrix` writes them, and draws of them, also of test ratings."""
+    """`predict --matrix` writes them, draws and quantiles of them, also of test ratings."""
     path = write_measured(tmp_path / "r.h5", weighted=True, bounded=True)
     settings = {**FIT, "save_draws": 10, "likelihood": likelihood, "scale": scale}
     Job(Alone(), RatingsSource(path), tmp_path / "run", settings, quiet=True).run()
@@ -137,10 +137,12 @@ def test_the_matrix_of_a_run_has_values_between_the_bounds(
     with Ratings(path) as ratings:
         slabs = {part: ratings.slab(part, 0, ratings.n_rows) for part in ("train", "test")}
         user_side = 1 if ratings.orientation.transposed else 0
-    for options in ((), ("--draws", "3")):
-        out = tmp_path / f"m{len(options)}.npy"
-        typed("predict", tmp_path / "run", "--matrix", "--out", out, *options)
-        matrices = np.load(out).reshape(-1, len(run.users), len(run.items))
+    asked = [("m", ()), ("drawn", ("--draws", "3")), ("m.q10", ("--interval", "0.8"))]
+    for name, options in asked:
+        out = tmp_path / f"{name.removesuffix('.q10')}.npy"
+        made = typed("predict", tmp_path / "run", "--matrix", "--out", out, *options)
+        assert made.code == 0, made.err
+        matrices = np.load(tmp_path / f"{name}.npy").reshape(-1, len(run.users), len(run.items))
         names = [np.sort(run.users.ids).tolist(), np.sort(run.items.ids).tolist()]
         for slab in slabs.values():
             sides = [slab.rows, slab.indices]
