@@ -233,13 +233,14 @@ class Matrices(FittedState):
         if draws:
             raise InputError("cells of three directions are not drawn: leave out draws")
         predictor = self._rows.predictor(PredictOptions(clip=self.clip))
-        known = None
-        if X is None and (cube is None or self._rows.new is not None):
-            known = KnownCells(self._fitted(), self._rows.new)
         if cube is None:
+            known = KnownCells(self._fitted(), self._rows.new)
             table, table_sd = complete_table(predictor, known, fitted=fitted)
             return self._table(table), self._table(table_sd)
-        return complete_cube(predictor, cube, known, fitted=fitted)
+        since = None
+        if X is None and self._rows.new is not None:
+            since = KnownCells(self._fitted(), self._rows.new)
+        return complete_cube(predictor, cube, since, fitted=fitted)
 
     def _target(self, X: object, whose: RowsOf | None) -> tuple[MatrixTarget, Predictor]:
         """Return the matrix that is completed, and what predicts its rows."""

@@ -63,7 +63,13 @@ class BoundedCells(NamedTuple):
 
     def select(self, chosen: Array | slice) -> BoundedCells:
         """Return some cells."""
-        return BoundedCells(*(values[chosen] for values in self))
+        return BoundedCells(
+            row=self.row[chosen],
+            column=self.column[chosen],
+            lower=self.lower[chosen],
+            upper=self.upper[chosen],
+            weights=self.weights[chosen],
+        )
 
 
 def cells_in_rows(cells: BoundedCells | None, rows: slice) -> BoundedCells | None:
