@@ -121,7 +121,7 @@ class CellRatings:
     @property
     def rows(self) -> Int64:
         """Local row of every rating, (nnz,) int64; computed at every access."""
-        return np.repeat(np.arange(len(self.indptr) - 1), np.diff(self.indptr))
+        return np.arange(len(self.indptr) - 1).repeat(self.indptr[1:] - self.indptr[:-1])
 
     @cached_property
     def arrays(self) -> tuple[Array, ...]:

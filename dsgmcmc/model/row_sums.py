@@ -357,10 +357,12 @@ class RowSums:
             )
             sizes.update(rows.by_block(sums["size"]))
             partials[name] = sums["square"]
-            partials[f"{name}.n"] = np.array([[count.sum(dtype=np.float64)] for count in counts])
+            totals_of_blocks = [[np.add.reduce(count, dtype=np.float64)] for count in counts]
+            partials[f"{name}.n"] = np.array(totals_of_blocks)
             if earlier:
-                grown = [np.count_nonzero(sizes[block] > block.row(REACH)) for block in rows.blocks]
-                partials[f"{name}.grown"] = np.array(grown, np.float64)[:, None]
+                grown = sums["size"] > rows.joined(REACH, rows.dtype)[:, 0]
+                numbers = [[np.count_nonzero(of_block)] for _, of_block in rows.by_block(grown)]
+                partials[f"{name}.grown"] = np.array(numbers, np.float64)
         totals = self._circulation.ring.sum(partials)
         c = {}
         for factor, other in OTHER.items():

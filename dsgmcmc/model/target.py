@@ -471,16 +471,15 @@ class FactorTarget(Target):
             return
 
         replicated = [parameters for part in drawn_parts for parameters in part.replicated]
-        before = arrays_of(replicated)
 
         def draw(sums: dict[str, Float64]) -> dict[str, Float64]:
             """Draw the parameters; runs at the root."""
-            take_all(replicated, {name: array.copy() for name, array in before.items()})
             for part in drawn_parts:
                 part.draw_shared(sums, context, rng)
             return arrays_of(replicated)
 
-        take_all(replicated, self.ring.sum(partials, draw, shapes_of(before)))
+        shapes = shapes_of(arrays_of(replicated))
+        take_all(replicated, self.ring.sum(partials, draw, shapes))
 
     # ------------------------------------------------------------------ as chains see it
 

@@ -117,22 +117,24 @@ def _sums_of_cell(cell: RatingsCell, context: DrawContext) -> Float64:
     rows = ratings.rows
     w = cell.row[context.position]
     h = cell.column[context.position]
-    row_bias = w[:, k:].sum(axis=1)
-    column_bias = h[:, k:].sum(axis=1)
-    row_root = np.sqrt(law.noise_scale(cell.row))
-    column_root = np.sqrt(law.noise_scale(cell.column))
+    if law.heteroscedastic:
+        row_root = np.sqrt(law.noise_scale(cell.row))
+        column_root = np.sqrt(law.noise_scale(cell.column))
     total = np.zeros((k + 1, k + 1))
     for start in range(0, len(values), SLAB):
         slab = slice(start, start + SLAB)
         i = rows[slab]
         j = ratings.indices[slab]
         # of whole rows: NumPy multiplies parts of rows in five times the time
-        v = np.take(w, i, axis=0)
-        v *= np.take(h, j, axis=0)
-        y = values[slab] - row_bias[i] - column_bias[j]
+        v = w.take(i, axis=0)
+        of_columns = h.take(j, axis=0)
+        y = values[slab]
         if law.biases:
+            y = y - v[:, k] - of_columns[:, k]
+            v *= of_columns
             v[:, k] = y
         else:
+            v *= of_columns
             v = np.column_stack([v, y])
         if law.heteroscedastic:
             v *= (row_root[i] * column_root[j])[:, None]
