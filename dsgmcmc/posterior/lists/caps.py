@@ -1,12 +1,11 @@
 """Lists with at most some items of each category, such as three films of a genre.
 
-The best items are taken in order; one whose categories are full is passed over. So lists are first
-made `LONGER` times as long, and longer again for the users whose lists are not filled.
+The best items are taken in order; one whose categories are full is passed over. Where lists are not
+filled, those of full categories are excluded, and the best of the others follow.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -17,8 +16,6 @@ from dsgmcmc.posterior.index import SIDE_OF
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.settings import named
 from dsgmcmc.types import Array, Float64, Int32, Int64, Mask
-
-LONGER = 2
 
 
 class Ranked(NamedTuple):
@@ -38,12 +35,15 @@ class Caps(NamedTuple):
 
     Attributes
     ----------
-    categories : list of list of int
-        Of every item.
+    categories : (items, m) int64
+        Of every item; `number` where an item has fewer than m.
+    number : int
+        Of categories.
     most : int
     """
 
-    categories: list[list[int]]
+    categories: Int64
+    number: int
     most: int
 
     @classmethod
@@ -70,49 +70,77 @@ class Caps(NamedTuple):
                 f"{named('at_most')} {at_most}: the items have no categories in a column {column};"
                 f" their columns are {', '.join(columns)}"
             )
-        of_items = np.split(features.indices, features.indptr[1:-1])
-        return cls([found[is_category[found]].tolist() for found in of_items], int(number))
+        of_item = np.repeat(np.arange(len(run.items)), np.diff(features.indptr))
+        chosen = is_category[features.indices]
+        names, found = np.unique(features.indices[chosen], return_inverse=True)
+        of_item = of_item[chosen]
+        counts = np.bincount(of_item, minlength=len(run.items))
+        places = np.arange(len(of_item)) - np.repeat(np.cumsum(counts) - counts, counts)
+        categories = np.full((len(run.items), counts.max()), len(names))
+        categories[of_item, places] = found
+        return cls(categories, len(names), int(number))
 
-    def fill(
-        self, n_users: int, top: int, rank: Callable[[Int64, int], Ranked], longest: int
-    ) -> Ranked:
+    def fill(self, added: Array, top: int, rank: Callable[[Int64, Array, int], Ranked]) -> Ranked:
         """Return lists of at most `top` items for users.
 
-        `rank` returns the best items of some users, by position, given how many; `longest` is the
-        largest number that it needs to be asked for.
+        `rank` returns the best items of some users, by position, given their `added` and how many.
+        `added`, (users, items), is minus infinity for items that are not listed.
         """
         parts = []
-        left = np.arange(n_users)
-        length = min(LONGER * top, longest)
+        taken = np.zeros((len(added), self.number + 1), np.int32)
+        missing = np.full(len(added), top)
+        left = np.arange(len(added))
         while True:
-            ranked = rank(left, length)
-            kept = ranked.select(self._kept(ranked, top))
-            n_kept = np.bincount(kept.positions, minlength=n_users)
-            is_done = (n_kept >= top) | (length == longest)
-            parts.append(kept.select(is_done[kept.positions]))
-            left = left[~is_done[left]]
+            length = int(missing[left].max(initial=0))
+            ranked = rank(left, added, length)
+            kept = self._take(ranked, taken, missing)
+            parts.append(kept)
+            is_long = np.bincount(ranked.positions, minlength=len(taken))[left] == length
+            goes_on = is_long & (missing[left] > 0)
+            left = left[goes_on]
             if not len(left):
                 break
-            length = min(LONGER * length, longest)
+            listed = np.searchsorted(left, ranked.positions)
+            listed[listed == len(left)] = 0
+            again = left[listed] == ranked.positions
+            added = added[goes_on]
+            added[listed[again], ranked.items[again]] = -np.inf
+            added[self._are_full(taken[left])] = -np.inf
         joined = Ranked(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
         return joined.select(np.argsort(joined.positions, kind="stable"))
 
-    def _kept(self, ranked: Ranked, top: int) -> Mask:
-        """Return which items are taken, in order."""
+    def _take(self, ranked: Ranked, taken: Int32, missing: Int64) -> Ranked:
+        """Return the items that are listed, and count them.
+
+        `taken`, (users, categories + 1), are the numbers of listed items, and `missing`, (users,),
+        how many are still to be listed.
+        """
         kept = np.zeros(len(ranked.items), bool)
-        user = -1
-        taken: Counter[int] = Counter()
-        number = 0
-        pairs = zip(ranked.positions.tolist(), ranked.items.tolist(), strict=True)
-        for k, (position, item) in enumerate(pairs):
-            if position != user:
-                user = position
-                taken.clear()
-                number = 0
-            categories = self.categories[item]
-            if number == top or any(taken[category] >= self.most for category in categories):
-                continue
-            kept[k] = True
-            number += 1
-            taken.update(categories)
-        return kept
+        places = positions_in_lists(ranked.positions)
+        for place in range(places.max(initial=-1) + 1):
+            here = np.flatnonzero(places == place)
+            users = ranked.positions[here]
+            categories = self.categories[ranked.items[here]]
+            counts = taken[users[:, np.newaxis], categories]
+            is_free = ((counts < self.most) | (categories == self.number)).all(axis=1)
+            is_free &= missing[users] > 0
+            kept[here] = is_free
+            taken[users[is_free, np.newaxis], categories[is_free]] += 1
+            missing[users[is_free]] -= 1
+        return ranked.select(kept)
+
+    def _are_full(self, taken: Int32) -> Mask:
+        """Return which items have a full category, (users, items)."""
+        is_full = taken >= self.most
+        is_full[:, self.number] = False
+        full = np.zeros((len(taken), len(self.categories)), bool)
+        for categories in self.categories.T:
+            full |= is_full[:, categories]
+        return full
+
+
+def positions_in_lists(users: Array) -> Int32:
+    """Return the position of each item, from 0, in the list of its user (`RankedItems.users`)."""
+    starts = np.flatnonzero(np.diff(users, prepend=-1))
+    lengths = np.diff(np.append(starts, len(users)))
+    return (np.arange(len(users)) - np.repeat(starts, lengths)).astype(np.int32)

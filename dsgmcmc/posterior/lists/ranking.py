@@ -38,7 +38,7 @@ from dsgmcmc.model.predictive.base import TINY, Predictive
 from dsgmcmc.posterior.cells.fitted_rows import FittedRows, UsersByRow
 from dsgmcmc.posterior.cells.predict import Predictor
 from dsgmcmc.posterior.index import unknown_names
-from dsgmcmc.posterior.lists.caps import Caps, Ranked
+from dsgmcmc.posterior.lists.caps import Caps, Ranked, positions_in_lists
 from dsgmcmc.posterior.lists.exposure_of_run import exposure_of, exposures
 from dsgmcmc.posterior.lists.liked import liked_from
 from dsgmcmc.posterior.lists.screen import Bounds, Screen
@@ -319,8 +319,7 @@ def recommend(
         if caps is None:
             ranked = _ranked(scorer, block, ranking.top)
         else:
-            rank = partial(_ranked_some, scorer, block)
-            ranked = caps.fill(len(of_block), ranking.top, rank, len(run.items))
+            ranked = _capped(scorer, block, caps, ranking.top)
         # the last bits of a pair's score depend on the pairs beside it
         values = ranking.sign * _rounded(ranked.scores)
         if uses_pattern or (scorer is not None and scorer.at_least is not None):
@@ -345,14 +344,17 @@ class Block(NamedTuple):
     added: Array
 
 
-def _ranked_some(scorer: Scorer | None, block: Block, chosen: Int64, top: int) -> Ranked:
-    """Return what `_ranked` returns for some of the users, by position."""
-    if scorer is not None and scorer.ranking.by in DRAWN_RULES:  # draws are by position
-        ranked = _ranked(scorer, block, top)
-        return ranked.select(np.isin(ranked.positions, chosen))
-    some = Block(block.users[chosen], block.first, block.added[chosen])
-    ranked = _ranked(scorer, some, top)
-    return ranked._replace(positions=chosen[ranked.positions])
+def _capped(scorer: Scorer | None, block: Block, caps: Caps, top: int) -> Ranked:
+    """Return the best items of users that their categories allow."""
+    if scorer is not None and not _can_be_screened(scorer, block.users, top):
+        block = block._replace(added=scorer.scores(block.users, block.first) + block.added)
+        scorer = None
+
+    def rank(chosen: Int64, added: Array, number: int) -> Ranked:
+        ranked = _ranked(scorer, Block(block.users[chosen], block.first, added), number)
+        return ranked._replace(positions=chosen[ranked.positions])
+
+    return caps.fill(block.added, top, rank)
 
 
 def _ranked(scorer: Scorer | None, block: Block, top: int) -> Ranked:
@@ -506,13 +508,6 @@ def _best(scores: Float64, top: int) -> Ranked:
     order = np.lexsort((items, -values, positions))
     listed = order[positions_in_lists(positions[order]) < top]
     return Ranked(positions[listed], items[listed].astype(np.int32), values[listed])
-
-
-def positions_in_lists(users: Array) -> Int32:
-    """Return the position of each item, from 0, in the list of its user (`RankedItems.users`)."""
-    starts = np.flatnonzero(np.diff(users, prepend=-1))
-    lengths = np.diff(np.append(starts, len(users)))
-    return (np.arange(len(users)) - np.repeat(starts, lengths)).astype(np.int32)
 
 
 def allowed_items(
