@@ -91,7 +91,7 @@ class Caps(NamedTuple):
         missing = np.full(len(added), top)
         left = np.arange(len(added))
         while True:
-            length = int(missing[left].max(initial=0))
+            length = int(missing[left].max(initial=1))
             ranked = rank(left, added, length)
             kept = self._take(ranked, taken, missing)
             parts.append(kept)

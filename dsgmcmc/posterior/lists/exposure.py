@@ -143,7 +143,7 @@ class Exposure:
         InputError if rows of the file are damaged.
         """
         positions = [self._position_of[items] for items in rated]
-        rows = np.concatenate(positions)
+        rows = np.concatenate([np.zeros(0, np.int64), *positions])
         if self.file is not None:
             self.file.check(rows[rows >= 0])
         ends = np.cumsum([0, *map(len, positions)], dtype=np.int64)

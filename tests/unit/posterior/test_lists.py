@@ -158,6 +158,15 @@ def test_lists_have_at_most_some_items_of_a_category(model: BPMF, by: str, at_mo
         assert capped[capped.user_id == user].item_id.tolist() == expected
 
 
+@pytest.mark.parametrize("by", ["likely", "mean", "exposure"])
+@pytest.mark.parametrize("at_most", [None, "genres=1"])
+def test_no_users_have_no_lists(model: BPMF, by: str, at_most: str | None) -> None:
+    """A request for nobody is an empty table with the columns of others."""
+    empty = model.recommend([], 4, by=by, at_most=at_most)
+    assert list(empty) == list(model.recommend([3], 4, by=by))
+    assert len(empty["item_id"]) == 0
+
+
 @pytest.mark.parametrize(
     ("at_most", "message"),
     [
