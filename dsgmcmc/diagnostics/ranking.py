@@ -18,9 +18,10 @@ from dsgmcmc.diagnostics.scores import difference
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.predictive.base import reaches
 from dsgmcmc.posterior.heldout import predict_test
+from dsgmcmc.posterior.lists.caps import positions_in_lists
 from dsgmcmc.posterior.lists.liked import liked_from
 from dsgmcmc.posterior.lists.measures import MEASURES, Lists, evenly_spaced, measures
-from dsgmcmc.posterior.lists.ranking import Ranking, positions_in_lists, recommend
+from dsgmcmc.posterior.lists.ranking import Ranking, recommend
 from dsgmcmc.posterior.rated import Rated, read_rated
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.settings import By, ExposureKind

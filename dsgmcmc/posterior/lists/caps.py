@@ -83,8 +83,9 @@ class Caps(NamedTuple):
     def fill(self, added: Array, top: int, rank: Callable[[Int64, Array, int], Ranked]) -> Ranked:
         """Return lists of at most `top` items for users.
 
-        `rank` returns the best items of some users, by position, given their `added` and how many.
-        `added`, (users, items), is minus infinity for items that are not listed.
+        `rank` returns the best items of some users, given their positions, their `added` and how
+        many; positions in its result are among these users. `added`, (users, items), is minus
+        infinity for items that are not listed; it is changed.
         """
         parts = []
         taken = np.zeros((len(added), self.number + 1), np.int32)
@@ -93,18 +94,15 @@ class Caps(NamedTuple):
         while True:
             length = int(missing[left].max(initial=1))
             ranked = rank(left, added, length)
-            kept = self._take(ranked, taken, missing)
-            parts.append(kept)
-            is_long = np.bincount(ranked.positions, minlength=len(taken))[left] == length
+            added[ranked.positions, ranked.items] = -np.inf
+            is_long = np.bincount(ranked.positions, minlength=len(left)) == length
+            ranked = ranked._replace(positions=left[ranked.positions])
+            parts.append(self._take(ranked, taken, missing))
             goes_on = is_long & (missing[left] > 0)
             left = left[goes_on]
             if not len(left):
                 break
-            listed = np.searchsorted(left, ranked.positions)
-            listed[listed == len(left)] = 0
-            again = left[listed] == ranked.positions
             added = added[goes_on]
-            added[listed[again], ranked.items[again]] = -np.inf
             added[self._are_full(taken[left])] = -np.inf
         joined = Ranked(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
         return joined.select(np.argsort(joined.positions, kind="stable"))

@@ -351,8 +351,7 @@ def _capped(scorer: Scorer | None, block: Block, caps: Caps, top: int) -> Ranked
         scorer = None
 
     def rank(chosen: Int64, added: Array, number: int) -> Ranked:
-        ranked = _ranked(scorer, Block(block.users[chosen], block.first, added), number)
-        return ranked._replace(positions=chosen[ranked.positions])
+        return _ranked(scorer, Block(block.users[chosen], block.first, added), number)
 
     return caps.fill(block.added, top, rank)
 
