@@ -20,6 +20,7 @@ import numpy as np
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.input.bounds import cell_bound
+from dsgmcmc.input.numbers import numbers_of
 from dsgmcmc.input.roles import Heading, locate
 from dsgmcmc.input.sources.annotated import is_annotated
 from dsgmcmc.input.sources.columns import MemoryTable
@@ -30,7 +31,6 @@ from dsgmcmc.input.wide import (
     are_names,
     counts_cells,
     ignored_columns,
-    numbers_of,
     refuse_names,
 )
 from dsgmcmc.ratings.names import array_of

@@ -19,10 +19,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dsgmcmc.errors import InputError
-from dsgmcmc.input.bounds import BEGINNINGS, cell_bound, stand_in
 from dsgmcmc.input.check import skip_advice
 from dsgmcmc.input.detect import open_table
 from dsgmcmc.input.header import Head, judge_first_line
+from dsgmcmc.input.numbers import Numbers
 from dsgmcmc.input.odd_columns import (
     NOTHING,
     OddColumns,
@@ -37,15 +37,14 @@ from dsgmcmc.input.sources.marks import (
     is_by_other_mark,
     mark_of,
     marks_advice,
-    with_point,
 )
-from dsgmcmc.input.sources.tables import SHOWN, add_columns, is_number
-from dsgmcmc.input.values import TRUTH, are_codes, are_truth, missing_words
+from dsgmcmc.input.sources.tables import SHOWN, add_columns
+from dsgmcmc.input.values import are_codes, are_truth, missing_words
 from dsgmcmc.ratings.reading import Reading
 from dsgmcmc.settings import named
 from dsgmcmc.tables.frames import texts_of
 from dsgmcmc.tables.session import Session, memory_of
-from dsgmcmc.tables.usual import EMPTY, Columns, find_column, shortened
+from dsgmcmc.tables.usual import Columns, find_column, shortened
 from dsgmcmc.types import Array, Float64, Mask
 
 Reporter = Callable[[str], None]
@@ -61,76 +60,6 @@ _MORE = 20  # rows that do not have whole numbers by chance
 _OTHER_SCALE = 5.0  # ratio of a column's size to those of all others
 _CELLS = 250_000  # that are in memory at a time
 _WORD = -np.inf  # number of cells with a word for what is not known, while they are counted
-_REMEMBERED = 100_000  # contents of cells whose numbers are remembered
-
-
-class _Numbers(dict[str | None, float]):
-    """The number in a cell, by its text: NaN if it is not rated, infinity if it has no number.
-
-    A cell that is known only by bounds has a number between them, and a word for true or false has
-    1 or 0; `has_bounds` says whether bounds were found, and `words` has the words. Words in
-    `missing` have the number `left_out`.
-    """
-
-    has_bounds = False
-
-    def __init__(self, missing: Sequence[str], mark: str = "", *, left_out: float = np.nan) -> None:
-        self._mark = mark
-        self._left_out = left_out
-        self.words = set[str]()
-        self._missing = set(map(str.lower, missing))
-        self._codes = {float(code) for code in missing if is_number(code)}
-
-    def __missing__(self, text: str | None) -> float:
-        number = self._read(text)
-        if len(self) < _REMEMBERED:  # texts recur in most files
-            self[text] = number
-        return number
-
-    def _read(self, text: str | None) -> float:
-        word = (text or "").strip().lower()
-        if text is None or word in EMPTY:
-            return np.nan
-        if word in self._missing:
-            return self._left_out
-        text = self._plain(text)
-        if not is_number(text):
-            bounds = cell_bound(text)
-            if bounds is not None:
-                self.has_bounds = True
-                return float(stand_in(np.array(bounds[0]), np.array(bounds[1])))
-            if word not in TRUTH:
-                return np.inf
-            self.words.add(text)
-            return TRUTH[word]
-        number = float(text)
-        return np.nan if number in self._codes else number
-
-    def _plain(self, text: str) -> str:
-        """Return the text of a number as Python reads it; others, and other numbers, as none."""
-        return with_point(text, self._mark) or "no number"
-
-    def bounds(self, rows: Sequence[Sequence[str | None]], width: int) -> Float64:
-        """Return the bounds of cells in rows of a table, (2, n, width); NaN for exact numbers."""
-        bounds = np.full((2, len(rows) * width), np.nan)
-        for k, text in enumerate(chain.from_iterable(rows)):
-            if text is None or text.lstrip()[:1] not in BEGINNINGS:
-                continue
-            found = cell_bound(self._plain(text))
-            if found is not None:
-                bounds[:, k] = found
-        return bounds.reshape(2, len(rows), width)
-
-    def table(self, rows: Sequence[Sequence[str | None]], width: int) -> Float64:
-        """Return the numbers in rows of a table as an array (n, width)."""
-        numbers = map(self.__getitem__, chain.from_iterable(rows))
-        return np.fromiter(numbers, np.float64, len(rows) * width).reshape(len(rows), width)
-
-
-def numbers_of(texts: Iterable[str | None], missing: Sequence[str], mark: str) -> Float64:
-    """Return the numbers in texts, (n,): NaN if not rated, infinity where there is no number."""
-    row = list(texts)
-    return _Numbers(missing, mark).table([row], len(row)).ravel()
 
 
 class _BadCells:
@@ -366,7 +295,7 @@ def _judge_first(db: Session, table: Source, missing: Sequence[str]) -> dict[str
     """
     first = next((k for k, column_type in enumerate(table.types) if column_type == "VARCHAR"), 0)
     rows = list(islice(table.rows(db), _SAMPLE))
-    cells = np.roll(_Numbers(missing, table.mark).table(rows, table.width), -first, axis=1)
+    cells = np.roll(Numbers(missing, table.mark).table(rows, table.width), -first, axis=1)
     if are_names(cells[:, 0]):
         return {"user": first}
     if counts_cells(cells):
@@ -478,7 +407,7 @@ def _head(
     fields: Sequence[str], rows: Sequence[Sequence[str]], missing: Sequence[str], mark: str
 ) -> Head:
     """Return a line, and the rows below, whose numbers have a mark before their decimals."""
-    return Head(fields, rows, _Numbers(missing, mark).table, mark=mark)
+    return Head(fields, rows, Numbers(missing, mark).table, mark=mark)
 
 
 def _mark_in(rows: Iterable[Sequence[str]], choice: Reading) -> str:
@@ -578,7 +507,7 @@ class CellReader:
     ) -> None:
         self._words = words
         self._columns = list(columns)
-        self._numbers = _Numbers(words, table.mark, left_out=_WORD)
+        self._numbers = Numbers(words, table.mark, left_out=_WORD)
         self._nameless = _nameless(items)
         self._left_out = _are_words(items, words)
         self._bad = _BadCells(table, items)

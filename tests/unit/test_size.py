@@ -44,7 +44,7 @@ PARAMETERS_OF_SAMPLE = 34
 #: into fewer lines changes nothing. Whoever raises a number says in the changelog, under *Taken
 #: out*, what went for it.
 NODES = {
-    "cli": 8_800,
+    "cli": 8_750,
     "config": 5_950,
     "densities": 23_950,
     "diagnostics": 17_750,
@@ -54,15 +54,15 @@ NODES = {
     "model": 83_200,
     "parallel": 10_350,
     "plots": 10_500,
-    "posterior": 82_750,
-    "prepare": 14_450,
-    "ratings": 15_850,
+    "posterior": 83_000,
+    "prepare": 15_200,
+    "ratings": 16_100,
     "runs": 30_650,
     "samplers": 15_000,
     "storage": 12_100,
     "tables": 4_450,
     "targets": 3_100,
-    "top": 14_750,
+    "top": 14_800,
 }
 #: Methods that a class may have.
 METHODS = 20

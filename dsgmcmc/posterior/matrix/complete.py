@@ -147,15 +147,11 @@ class Completion:
     ) -> list[tuple[int, slice]]:
         """Return the blocks of `filled`: numbers of matrices, and slices of users."""
         cells = CELLS_OF_DRAWS
-        if self._average is not None and not (draws or others or self._is_of_mean):
+        if self._average is not None and not (draws or others or self.predictor.options.of_mean):
             cells = CELLS_OF_PRODUCTS
         step = max(1, cells // max(len(self.items), 1))
         slices = [slice(start, start + step) for start in range(0, len(users), step)]
         return [(number, rows) for number in range(max(draws, 1)) for rows in slices]
-
-    @property
-    def _is_of_mean(self) -> bool:
-        return self.predictor.options.of_mean
 
     def filled(
         self,
@@ -215,9 +211,9 @@ class Completion:
 
     def _cells(self, users: Int32, others: Sequence[str]) -> dict[str, Array]:
         """Return predictions without bounds, by the cheapest way to what was asked for."""
-        if not others and not self._is_of_mean:
+        if not others and not self.predictor.options.of_mean:
             return {"rating": self._means(users)}
-        if [*others] == ["sd"] and not self._is_of_mean:
+        if [*others] == ["sd"] and not self.predictor.options.of_mean:
             mean, sd = self._moments(users)
             return {"rating": mean, "sd": sd}
         columns = self.predictor.columns(*self._pairs(users))
