@@ -17,6 +17,7 @@ If phi sum psi reaches a limit, the step is plain Metropolis-Hastings, which eva
 
 from __future__ import annotations
 
+import ast
 import functools
 import inspect
 import textwrap
@@ -184,6 +185,7 @@ def iterate(theta, energies, counts, first, count, c1, c3, k0, k1, order, euclid
 
 
 def _source(function: Callable[..., Any]) -> str:
+    """Return the source of a function without its annotations, which can name what it imports."""
     try:
         source = textwrap.dedent(inspect.getsource(function))
     except (OSError, TypeError):
@@ -192,7 +194,13 @@ def _source(function: Callable[..., Any]) -> str:
         raise InputError(
             f"{function!r} cannot be compiled: define the functions of a link by def, in a file"
         )
-    return source
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef):
+            node.returns = None
+        elif isinstance(node, ast.arg):
+            node.annotation = None
+    return ast.unparse(tree)
 
 
 @functools.cache

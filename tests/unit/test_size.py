@@ -50,7 +50,7 @@ NODES = {
     "diagnostics": 17_750,
     "features": 16_600,
     "input": 52_250,
-    "kernels": 29_850,
+    "kernels": 29_900,
     "model": 83_200,
     "parallel": 10_350,
     "plots": 10_500,

@@ -45,6 +45,12 @@ def completion_of(run: Run, items: np.ndarray, *, clip: bool = True) -> Completi
     return Completion(Predictor(run, PredictOptions(clip=clip)), items)
 
 
+def joined(cells: Completion, users: np.ndarray, *others: str) -> dict[str, np.ndarray]:
+    """Return the predicted cells of users, all blocks as one."""
+    blocks = [block.values for block in cells.filled(users, None, others=others)]
+    return {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
+
+
 def pairs_of(users: np.ndarray, items: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return all pairs of users and items, row by row."""
     rows = np.repeat(users, len(items)).astype(np.int32)
@@ -68,11 +74,12 @@ def test_cells_are_the_predictions_of_pairs(made, unknown, monkeypatch):
     expected = predictor(*pairs_of(users, items))
     shape = (len(users), len(items))
     tolerance = {"rtol": 1e-5, "atol": 1e-5}
-    np.testing.assert_allclose(cells.means(users), expected.mean.reshape(shape), **tolerance)
-    mean, sd = cells.moments(users)
-    np.testing.assert_allclose(mean, expected.mean.reshape(shape), **tolerance)
+    means = joined(cells, users)
+    np.testing.assert_allclose(means["rating"], expected.mean.reshape(shape), **tolerance)
+    moments = joined(cells, users, "sd")
+    np.testing.assert_allclose(moments["rating"], expected.mean.reshape(shape), **tolerance)
     if run.config.law.transform.point_name == "mean":
-        np.testing.assert_allclose(sd, expected.sd.reshape(shape), **tolerance)
+        np.testing.assert_allclose(moments["sd"], expected.sd.reshape(shape), **tolerance)
 
 
 def test_imputations_have_the_predictive_distribution(made):
