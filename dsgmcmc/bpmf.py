@@ -349,7 +349,7 @@ class BPMF(Estimator, FittedModel):
     matrix: bool | None = None
     missing: object = None
     variable: str | None = None
-    unstored: Literal["missing", "zero"] | None = None
+    unstored: Literal["missing", "zero", "limit"] | None = None
     first_line: Literal["names", "ratings"] | None = None
     skip_rows: str | None = None
     decimal: Literal[",", "."] | None = None

@@ -41,7 +41,8 @@ from dsgmcmc.input.sources.annotated import (
     refuse_modalities,
 )
 from dsgmcmc.input.sources.columns import MemoryTable
-from dsgmcmc.input.sources.labelled import refuse_filling
+from dsgmcmc.input.sources.labelled import refuse_filling, refuse_limit
+from dsgmcmc.input.sources.limits import SIDES
 from dsgmcmc.input.sources.matrix import stored_cells
 from dsgmcmc.input.values import not_rated_sql
 from dsgmcmc.input.wide import ENTRIES, Block, Cells, WideMatrix, describe_matrix
@@ -258,13 +259,25 @@ def _table_of(
 
 def _annotated_table(X: Any, choice: Reading) -> RatingsTable:
     """Return the known cells of an AnnData object."""
-    matrix, (row, col, values) = cells_of(X, choice)
-    columns = {"user": matrix.users[row], "item": matrix.items[col], "rating": values}
-    return _table_of(columns, cells=True)._replace(about=matrix.about)
+    matrix, cells = cells_of(X, choice)
+    columns = {
+        "user": matrix.users[cells.row],
+        "item": matrix.items[cells.col],
+        "rating": cells.values,
+    }
+    if cells.bounds is not None:
+        columns |= dict(zip(SIDES, cells.bounds, strict=True))
+    labels: Mapping[str, str] = {}
+    about = matrix.about
+    if matrix.limits is not None:
+        labels = matrix.limits.names
+        about += f"; {matrix.limits.describe()}"
+    return _table_of(columns, labels, cells=True)._replace(about=about)
 
 
 def _sparse_columns(X: Any, choice: Reading) -> dict[str, Array]:
     """Return user, item and rating of the entries of a sparse matrix, or of all its cells."""
+    refuse_limit("the sparse matrix", choice)
     if choice.unstored == "zero":
         refuse_filling("the sparse matrix", X.shape, memory_for_data())
         dense = X.toarray()

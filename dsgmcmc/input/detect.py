@@ -31,6 +31,7 @@ from dsgmcmc.input.sources.labelled import (
     LabelledMatrix,
     as_table,
     as_texts,
+    refuse_limit,
     refuse_lines,
     refuse_unstored,
     refuse_variable,
@@ -97,6 +98,7 @@ def open_table(
     if not table.is_text and not table.is_parsed:
         refuse_lines(path, choice)
     refuse_variable(path, choice)
+    refuse_limit(path, choice)
     if choice.unstored == "zero" and table.is_matrix:
         return _with_zeros(db, table, choice)
     if not table.is_matrix:

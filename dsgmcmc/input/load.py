@@ -45,8 +45,8 @@ from dsgmcmc.input.times import (
 )
 from dsgmcmc.input.values import is_word, missing_words, truth_sql
 from dsgmcmc.input.wide import (
-    ENTRIES,
     WideMatrix,
+    columns_of_entries,
     describe_wide,
     insert_names,
     inspect_wide,
@@ -166,6 +166,8 @@ class RatingsTable(NamedTuple):
     @property
     def named_columns(self) -> dict[str, str]:
         """Columns by role (`NAMED`) if the table names them; without names of several parts."""
+        if isinstance(self.file, Entries):
+            return dict(self.file.limits)
         if self.is_wide or self.file.is_matrix or not self.file.header:
             return {}
         found = self.labels
@@ -219,7 +221,7 @@ def open_ratings(db: Session, path: Path, choice: Reading, *, timed: bool) -> Ra
             return RatingsTable(file, positions, about=about)
     file = open_long(db, path, choice)
     if file.is_labelled and not timed:
-        return RatingsTable(file, ENTRIES, about=file.about)
+        return RatingsTable(file, columns_of_entries(file), about=file.about)
     if file.is_matrix and (choice.columns or timed):
         needless = []
         if choice.columns:

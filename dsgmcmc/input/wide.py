@@ -192,7 +192,7 @@ def inspect_wide(db: Session, path: Path, choice: Reading) -> tuple[Source, dict
     is_header = partial(_is_header, path=path, choice=choice)
     table = open_table(db, path, is_header, choice=choice)
     if table.is_labelled:
-        return table, ENTRIES
+        return table, columns_of_entries(table)
     if table.is_matrix:
         dense = _read_dense(db, path)
         if dense is None:
@@ -210,6 +210,14 @@ def inspect_wide(db: Session, path: Path, choice: Reading) -> tuple[Source, dict
     if choice.columns:
         return table, _position_in(heading, choice.columns) | ignored
     return table, _find_position(db, table, choice.missing) | ignored
+
+
+def columns_of_entries(table: Source) -> dict[str, int]:
+    """Return the positions of the columns of entries by role; those of bounds, if any, are last."""
+    columns = dict(ENTRIES)
+    for k in range(len(ENTRIES), table.width):
+        columns[table.names[k]] = k
+    return columns
 
 
 def ignored_columns(heading: Heading, ignore: Sequence[str]) -> dict[str, int]:

@@ -111,7 +111,7 @@ class PrepareSettings(Checked):
         None,
         metavar="NAME",
     )
-    unstored: Literal["missing", "zero"] | None = setting(
+    unstored: Literal["missing", "zero", "limit"] | None = setting(
         "Cells that a sparse matrix does not store: not rated, or ratings of 0, as counts are.",
         None,
         shown="none; missing in .mtx and .npz",

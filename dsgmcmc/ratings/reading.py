@@ -30,8 +30,9 @@ class Reading(NamedTuple):
         What the first line of a text file has; None if the user has not said so.
     variable : str or None
         Name of the matrix or table, if there are several.
-    unstored : {"missing", "zero"} or None
-        What cells mean that a sparse matrix does not store; None if the user has not said so.
+    unstored : {"missing", "zero", "limit"} or None
+        What cells mean that a sparse matrix does not store, or that have a limit but no number;
+        None if the user has not said so.
     ignore : tuple of str
         Columns of a matrix that are no items.
     decimal : {",", "."} or None
@@ -49,7 +50,7 @@ class Reading(NamedTuple):
     missing: tuple[str, ...] = ()
     first_line: str | None = None
     variable: str | None = None
-    unstored: Literal["missing", "zero"] | None = None
+    unstored: Literal["missing", "zero", "limit"] | None = None
     ignore: tuple[str, ...] = ()
     decimal: str | None = None
     unit: str | None = None

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from dsgmcmc.input.sources.labelled import (
     table_of_columns,
     table_without_names,
 )
+from dsgmcmc.input.sources.limits import SIDES, annotated_names, find_limits, without_limits
 from dsgmcmc.input.sources.unwritten import read_written, unwritten_cells, with_meaning
 from dsgmcmc.ratings.reading import Reading
 from dsgmcmc.types import Array
@@ -99,11 +101,8 @@ def _read_anndata(path: Path, file: Any, choice: Reading, limit: int) -> Source:
     candidates = layers
     if "X" in file and file["X"].attrs.get("encoding-type") != "null":
         candidates = ["X", *layers]
-    name = select(path, candidates, choice)
-    if name in layers:
-        node = file["layers"][name]
-    else:
-        node = file["X"]
+    name = select(path, without_limits(candidates, choice.columns), choice, others=layers)
+    node = _node_of(file, name)
     users = _names(file, "obs")
     items = _names(file, "var")
     what = "X"
@@ -111,12 +110,44 @@ def _read_anndata(path: Path, file: Any, choice: Reading, limit: int) -> Source:
         what = f"layer {name}"
     about = f"users are observations (obs), items are variables (var), ratings are {what}"
     values = _matrix(path, node, limit)
-    if isinstance(node, h5py.Dataset):
+    known = annotated_names(
+        (len(users), len(items)),
+        layers={
+            layer: partial(_matrix, path, file["layers"][layer], limit)
+            for layer in layers
+            if layer != name
+        },
+        obs=_columns_of(file, "obs"),
+        var=_columns_of(file, "var"),
+    )
+    limits = find_limits(path, choice.columns, (len(users), len(items)), known)
+    if isinstance(node, h5py.Dataset) and values.dtype != object:
         unwritten = unwritten_cells(node)
+        said = choice
         values, note, choice = with_meaning(f"{path}, {what}", values, unwritten, choice)
+        if limits is not None and said.unstored != "zero":
+            choice = said  # of cells without a number, too
         if note:
             about += f"; {note}"
-    return as_table(path, LabelledMatrix(users, items, values, about), choice, limit)
+    others = {role: column for role, column in choice.columns.items() if role not in SIDES}
+    matrix = LabelledMatrix(users, items, values, about, limits)
+    return as_table(path, matrix, choice._replace(columns=others), limit)
+
+
+def _node_of(file: Any, name: str) -> Any:
+    """Return the node of X or a layer."""
+    if name in file.get("layers", ()):
+        return file["layers"][name]
+    return file["X"]
+
+
+def _columns_of(file: Any, axis: str) -> dict[str, Callable[[], Array]]:
+    """Return what reads the columns of obs or var, by name."""
+    node = file[axis]
+    if isinstance(node, h5py.Dataset):  # before AnnData 0.7
+        return {name: partial(_field, node, name) for name in node.dtype.names[1:]}
+    names = set(node) - {node.attrs["_index"], "__categories"}
+    return {name: partial(_column, node[name], node) for name in sorted(names)}
 
 
 def copy_annotated(path: Path, target: Any, names: Mapping[str, tuple[str, list[str]]]) -> None:
@@ -148,10 +179,13 @@ def _axis_of(entity: str) -> str:
 
 
 def _matrix(path: Path, node: Any, limit: int) -> Any:
-    """Return an array, or a sparse matrix in the format that its attributes name."""
+    """Return an array of numbers or texts, or a sparse matrix as its attributes name it."""
     import scipy.sparse  # slow to import
 
     if isinstance(node, h5py.Dataset):
+        if node.ndim == 2 and h5py.check_string_dtype(node.dtype) is not None:
+            refuse_cells(path, node.shape, limit)
+            return node.asstr()[()]
         refuse_type(path, node.dtype)
         refuse_cells(path, node.shape, limit)
         return node[()]

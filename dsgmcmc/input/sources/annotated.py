@@ -5,12 +5,22 @@ They are known by their attributes, so that their libraries need not be loaded.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from dsgmcmc.errors import InputError
+from dsgmcmc.input.roles import MEASURES
 from dsgmcmc.input.sources.labelled import LabelledMatrix, as_texts, known_cells, select
+from dsgmcmc.input.sources.limits import (
+    SIDES,
+    RatedCells,
+    annotated_names,
+    find_limits,
+    without_limits,
+)
 from dsgmcmc.parallel.machine import memory_for_data
 from dsgmcmc.ratings.reading import Reading
 from dsgmcmc.tables.frames import is_data_array
@@ -66,32 +76,76 @@ def _refuse_lost_zeros(X: Any) -> None:
 def annotated_matrix(X: Any, choice: Reading) -> LabelledMatrix:
     """Return X or a layer of an AnnData object: users are observations, items are variables.
 
-    Raises InputError if there are several, and none is chosen.
+    Raises InputError if there are several, and none is chosen, or as `find_limits` does.
     """
+    where = "the AnnData object"
+    others = [role for role in choice.columns if role in MEASURES and role not in SIDES]
+    if others:
+        raise InputError(f"{where} is a matrix: columns may name lower and upper, not {others[0]}")
     layers = [str(name) for name in X.layers if name is not None]  # AnnData 0.13 lists X as None
     candidates = layers
     if X.X is not None:
         candidates = ["X", *layers]
-    name = select("the AnnData object", candidates, choice)
-    if name in layers:
+    name = select(where, without_limits(candidates, choice.columns), choice, others=layers)
+    values = _matrix_of(X, name)
+    shape = (len(X.obs_names), len(X.var_names))
+    known = annotated_names(
+        shape,
+        layers={layer: partial(_matrix_of, X, layer) for layer in layers if layer != name},
+        obs=_columns_of(X, "obs"),
+        var=_columns_of(X, "var"),
+    )
+    limits = find_limits(where, choice.columns, shape, known)
+    about = f"users are observations (obs), items are variables (var), ratings are {name}"
+    return LabelledMatrix(as_texts(X.obs_names), as_texts(X.var_names), values, about, limits)
+
+
+def _matrix_of(X: Any, name: str) -> Any:
+    """Return X or a layer: a sparse matrix, or an array of numbers or objects."""
+    if name in X.layers:
         values = X.layers[name]
     else:
         values = X.X
-    if not hasattr(values, "tocoo"):
-        values = np.asarray(values)
-    about = f"users are observations (obs), items are variables (var), ratings are {name}"
-    return LabelledMatrix(as_texts(X.obs_names), as_texts(X.var_names), values, about)
+    if hasattr(values, "tocoo"):
+        return values
+    values = np.asarray(values)
+    if values.dtype.kind in "UT":
+        return values.astype(object)
+    return values
 
 
-def cells_of(X: Any, choice: Reading) -> tuple[LabelledMatrix, tuple[Array, Array, Array]]:
-    """Return the matrix of an AnnData object, and row, column and value of its known cells."""
+def _columns_of(X: Any, axis: str) -> dict[str, Callable[[], Array]]:
+    """Return what reads the columns of obs or var, by name."""
+    frame = getattr(X, axis, None)
+    names = [str(name) for name in getattr(frame, "columns", ())]
+    return {name: partial(_column_of, frame, name) for name in names}
+
+
+def _column_of(frame: Any, name: str) -> Array:
+    """Return a column of numbers, with NaN where they are missing, or of something else."""
+    column = frame[name]
+    array = np.asarray(column)
+    if array.dtype == object and getattr(column.dtype, "kind", "O") in "iuf":  # masked numbers
+        array = column.to_numpy(np.float64, na_value=np.nan)
+    return array
+
+
+def cells_of(X: Any, choice: Reading) -> tuple[LabelledMatrix, RatedCells]:
+    """Return the matrix of an AnnData object, and its cells that are ratings."""
     matrix = annotated_matrix(X, choice)
     return matrix, known_cells("the AnnData object", matrix, choice, memory_for_data())
 
 
-def filled_of(X: Any, choice: Reading) -> tuple[LabelledMatrix, Float64]:
-    """Return the matrix of an AnnData object, and its cells with NaN where they are not known."""
-    matrix, (row, col, cells) = cells_of(X, choice)
+def filled_of(X: Any, choice: Reading) -> tuple[LabelledMatrix, Float64, Float64 | None]:
+    """Return the matrix of an AnnData object, its cells, and the bounds of cells that have some.
+
+    Cells are NaN where they are not known; bounds, (2, n, m), are NaN where they are exact.
+    """
+    matrix, cells = cells_of(X, choice)
     values = np.full(matrix.values.shape, np.nan)
-    values[row, col] = cells
-    return matrix, values
+    values[cells.row, cells.col] = cells.values
+    bounds = None
+    if cells.bounds is not None:
+        bounds = np.full((2, *values.shape), np.nan)
+        bounds[:, cells.row, cells.col] = cells.bounds
+    return matrix, values, bounds

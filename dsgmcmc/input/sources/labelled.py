@@ -18,6 +18,7 @@ import numpy as np
 from dsgmcmc.errors import InputError
 from dsgmcmc.input.sources.base import Source
 from dsgmcmc.input.sources.columns import MemoryTable
+from dsgmcmc.input.sources.limits import SIDES, Limits, RatedCells, bounded_cells, read_texts
 from dsgmcmc.input.sources.matrix import ENTRIES, Entries
 from dsgmcmc.ratings.reading import Reading
 from dsgmcmc.settings import named
@@ -36,16 +37,19 @@ class LabelledMatrix(NamedTuple):
     ----------
     users, items : (n,) and (m,) object
         Names, as texts.
-    values : (n, m) array of numbers, or SciPy sparse matrix
-        NaN where a cell of an array is not rated.
+    values : (n, m) array of numbers or texts, or SciPy sparse matrix
+        NaN where a cell of an array is not rated. Texts are numbers, or bounds such as ``<0.1``.
     about : str
         What users and items are, for messages.
+    limits : Limits, optional
+        Limits of cells that are known only by them.
     """
 
     users: Array
     items: Array
     values: Any
     about: str
+    limits: Limits | None = None
 
 
 def as_table(path: Path, matrix: LabelledMatrix, choice: Reading, limit: int) -> Source:
@@ -55,55 +59,88 @@ def as_table(path: Path, matrix: LabelledMatrix, choice: Reading, limit: int) ->
     """
     if choice.columns:
         raise InputError(f"{path} is a matrix: leave out {named('columns')}")
-    row, col, values = known_cells(path, matrix, choice, limit)
+    cells = known_cells(path, matrix, choice, limit)
     about = matrix.about
     if hasattr(matrix.values, "tocoo"):
         about += f"; cells that are not stored are {meaning(choice)}"
-    return Entries(
-        path,
-        list(ENTRIES),
-        arrays=[row, col, values],
-        axes=(matrix.users, matrix.items),
-        about=about,
-    )
+    names = list(ENTRIES)
+    arrays = [cells.row, cells.col, cells.values]
+    if cells.bounds is not None:
+        names += SIDES
+        arrays += list(cells.bounds)
+    axes = (matrix.users, matrix.items)
+    limits: Mapping[str, str] = {}
+    if matrix.limits is not None:
+        limits = matrix.limits.names
+        about += f"; {matrix.limits.describe()}"
+    return Entries(path, names, arrays=arrays, axes=axes, limits=limits, about=about)
 
 
 def meaning(choice: Reading) -> str:
     """Return what cells are that a matrix does not store."""
     if choice.unstored == "zero":
         return "ratings of 0"
+    if choice.unstored == "limit":
+        return "known by their limits"
     return "not rated"
 
 
-def known_cells(
-    where: object, matrix: LabelledMatrix, choice: Reading, limit: int
-) -> tuple[Array, Array, Array]:
-    """Return row, column and value of the cells that are ratings.
+def known_cells(where: object, matrix: LabelledMatrix, choice: Reading, limit: int) -> RatedCells:
+    """Return the cells that are ratings, of which some may be known only by bounds.
 
     Raises InputError if names recur, if values are no real numbers, if a sparse matrix has repeated
     entries, or cells whose meaning the user has not chosen, or if memory of `limit` bytes does not
-    suffice.
+    suffice; and as `bounded_cells` and `read_texts` do.
     """
     _refuse_names(where, matrix)
     values = matrix.values
+    limits = matrix.limits
+    if limits is None:
+        refuse_limit(where, choice)
+    if values.dtype == object:
+        return _cells_of_texts(where, matrix, choice, limit)
     refuse_type(where, values.dtype)
     if hasattr(values, "tocoo"):
-        return _cells_of_sparse(where, values, choice, limit)
+        cells = _cells_of_sparse(where, values, choice, limit)
+    else:
+        if limits is None or choice.unstored == "zero":
+            refuse_unstored(where, choice)
+        refuse_cells(where, values.shape, limit)
+        cells = _cells_of_array(values, limits)
+    if limits is None:
+        return cells
+    return bounded_cells(where, cells, limits, choice)
+
+
+def _cells_of_texts(
+    where: object, matrix: LabelledMatrix, choice: Reading, limit: int
+) -> RatedCells:
+    """Return the cells of a matrix of texts, some of which may be bounds."""
     refuse_unstored(where, choice)
-    refuse_cells(where, values.shape, limit)
-    return _cells_of_array(values)
+    if matrix.limits is not None:
+        raise InputError(
+            f"{where} has texts, which may be bounds: leave out {named('columns')}"
+            f" ({matrix.limits.describe()})"
+        )
+    refuse_cells(where, matrix.values.shape, limit)
+    values, bounds = read_texts(where, matrix.values, choice)
+    cells = _cells_of_array(values)
+    if bounds is None:
+        return cells
+    return cells._replace(bounds=bounds[:, cells.row, cells.col])
 
 
-def _cells_of_array(values: Array) -> tuple[Array, Array, Array]:
-    """Return row, column and value of the cells of an array that are not NaN."""
-    row, col = np.nonzero(~np.isnan(values))
-    return row, col, values[row, col].astype(np.float64)
+def _cells_of_array(values: Array, limits: Limits | None = None) -> RatedCells:
+    """Return the cells of an array that are not NaN, or have a limit."""
+    is_known = ~np.isnan(values)
+    if limits is not None:
+        is_known |= limits.exist
+    row, col = np.nonzero(is_known)
+    return RatedCells(row, col, values[row, col].astype(np.float64))
 
 
-def _cells_of_sparse(
-    where: object, values: Any, choice: Reading, limit: int
-) -> tuple[Array, Array, Array]:
-    """Return row, column and value of the entries of a sparse matrix, or of all its cells."""
+def _cells_of_sparse(where: object, values: Any, choice: Reading, limit: int) -> RatedCells:
+    """Return the entries of a sparse matrix, or all its cells, with NaN if `limit` is chosen."""
     if choice.unstored is None:
         n_unstored = math.prod(values.shape) - values.nnz
         raise InputError(
@@ -111,10 +148,10 @@ def _cells_of_sparse(
             f" does not store {n_unstored:,} of them: are these not rated, or ratings of 0 (as"
             f" counts of 0 are)? Give {named('unstored')} missing or {named('unstored')} zero"
         )
-    if choice.unstored == "zero":
-        refuse_filling(where, values.shape, limit)
-    else:
+    if choice.unstored == "missing":
         refuse_cells(where, (values.nnz,), limit)
+    else:
+        refuse_filling(where, values.shape, limit)
     entries = values.tocoo()
     position = entries.row.astype(np.int64) * values.shape[1] + entries.col
     n_repeated = len(position) - len(np.unique(position))
@@ -125,7 +162,13 @@ def _cells_of_sparse(
         )
     if choice.unstored == "zero":
         return _cells_of_array(values.toarray())
-    return entries.row, entries.col, entries.data.astype(np.float64)
+    stored = RatedCells(entries.row, entries.col, entries.data.astype(np.float64))
+    if choice.unstored == "missing":
+        return stored
+    filled = np.full(values.shape, np.nan)
+    filled[stored.row, stored.col] = stored.values
+    row, col = np.indices(filled.shape).reshape(2, -1)
+    return RatedCells(row, col, filled.ravel())
 
 
 def _refuse_names(where: object, matrix: LabelledMatrix) -> None:
@@ -194,6 +237,15 @@ def refuse_unstored(where: object, choice: Reading) -> None:
     """
     if choice.unstored is not None:
         raise NothingUnstoredError(f"{where} has no sparse matrix: leave out {named('unstored')}")
+
+
+def refuse_limit(where: object, choice: Reading) -> None:
+    """Raise InputError if cells are to be known by their limits, but have none."""
+    if choice.unstored == "limit":
+        raise InputError(
+            f"{where} has no limits that {named('unstored')} limit could mean: name them by"
+            f" {named('columns')} upper=NAME or lower=NAME"
+        )
 
 
 def refuse_variable(where: object, choice: Reading) -> None:

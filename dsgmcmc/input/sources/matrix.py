@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import zipfile
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -23,14 +24,16 @@ ENTRIES = ("row", "col", "value")
 
 @dataclass(frozen=True, kw_only=True)
 class Entries(MemoryTable):
-    """Entries of a matrix in memory: row, column and value.
+    """Entries of a matrix in memory: row, column and value, and lower and upper bounds, if any.
 
     Rows and columns are numbers, or positions from 0 in the names of `axes`, (n,) and (m,) object.
+    What has the bounds is named in `limits`, by role.
     """
 
     is_matrix: ClassVar[bool] = True
 
     axes: tuple[Array, Array] | None = None
+    limits: Mapping[str, str] = field(default_factory=dict)
 
     @property
     @override
@@ -51,11 +54,10 @@ class Entries(MemoryTable):
         if self.axes is None:
             super().create(db, query)
             return
-        row, col, value = self.arrays
         users, items = self.axes
-        MemoryTable.of(self.path, {"row": users[row], "col": items[col], "value": value}).create(
-            db, query
-        )
+        columns = dict(zip(self.names, self.arrays, strict=True))
+        columns |= {"row": users[columns["row"]], "col": items[columns["col"]]}
+        MemoryTable.of(self.path, columns).create(db, query)
 
 
 @dataclass(frozen=True)

@@ -119,4 +119,6 @@ def with_meaning(
             f", {n_alike:,} cells of {read_as[0]:g} beside them are ratings"
             f" ({named('missing')} {read_as[0]:g} leaves them out)"
         )
+    if choice.unstored == "limit":
+        return numbers, note, choice
     return numbers, note, choice._replace(unstored=None)

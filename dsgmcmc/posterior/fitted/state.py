@@ -70,7 +70,7 @@ class FittedState:
     matrix: bool | None = None
     missing: object = None
     variable: str | None = None
-    unstored: Literal["missing", "zero"] | None = None
+    unstored: Literal["missing", "zero", "limit"] | None = None
     ignore: str | Sequence[str] | None = None
     decimal: Literal[",", "."] | None = None
     unit: str | None = None

@@ -26,6 +26,7 @@ from dsgmcmc.posterior.matrix.axis import axis_of
 from dsgmcmc.posterior.matrix.complete import MatrixTarget
 from dsgmcmc.posterior.matrix.known import BoundedCells, KnownCells, as_written, since_the_fit
 from dsgmcmc.posterior.matrix.labels import RowNames, RowNaming, names_of_training
+from dsgmcmc.posterior.rows.columns import with_limits
 from dsgmcmc.posterior.rows.new_ratings import NewRatings, warn_without_weights
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.ratings.reading import NOTHING_SAID, Reading
@@ -157,9 +158,9 @@ def read(X: Any, form: Reading) -> Matrix:
     or if a cell is infinite.
     """
     if is_annotated(X):
-        labelled, values = filled_of(X, form)
+        labelled, values, bounds = filled_of(X, form)
         labels = labelled.items.tolist()
-        matrix = Matrix(labelled.users, labels, values, None, labelled.about)
+        matrix = Matrix(labelled.users, labels, values, None, labelled.about, bounds=bounds)
     elif hasattr(X, "tocoo") and form.unstored == "zero":
         values = np.asarray(X.toarray(), np.float64)
         matrix = Matrix(None, list(range(values.shape[1])), values, None, "numbered")
@@ -247,7 +248,9 @@ def other_matrix(X: Any, form: Reading, naming: RowNaming) -> NamedMatrix:
     """
     run = naming.run
     trained = naming.trained
-    if trained is None:
+    if is_annotated(X):
+        form = with_limits(run, form)
+    elif trained is None:
         form = form._replace(columns=_column_of_users(X, form.columns))
     X = data_array_of(X, form)
     matrix = read(X, form)
@@ -273,6 +276,8 @@ def label_ratings(X: Any, form: Reading, naming: RowNaming) -> tuple[dict[str, A
 
     Raises InputError if two rows or columns have one name, or rows cannot be named.
     """
+    if is_annotated(X):
+        form = with_limits(naming.run, form)
     matrix = read(data_array_of(X, form), form)
     if naming.trained is not None and matrix.names is None and not hasattr(X, "columns"):
         matrix = matrix._replace(labels=_labels_by_position(matrix, naming.trained))

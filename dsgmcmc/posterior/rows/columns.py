@@ -10,6 +10,7 @@ import numpy as np
 from dsgmcmc.errors import InputError
 from dsgmcmc.input.arrays import array_columns, is_wide
 from dsgmcmc.input.roles import CONTEXT
+from dsgmcmc.input.sources.limits import limits_in, limits_of_annotated
 from dsgmcmc.posterior.draws import ENTITIES
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.ratings.reading import Reading
@@ -52,6 +53,15 @@ def form_of_new(run: Run, form: Reading, X: Any, y: Any = None) -> Reading:
         form = form._replace(columns=_arranged_columns(run, form.columns))
     found_in = {str(label) for label in getattr(as_frame(X), "columns", ())}
     return form._replace(columns=_with_named_columns(run, form.columns, found_in))
+
+
+def with_limits(run: Run, form: Reading) -> Reading:
+    """Return how AnnData is read: with the limits of the form, or else those of the run's AnnData.
+
+    What has them is named alike in both.
+    """
+    limits = limits_of_annotated(run.columns) | limits_in(form.columns)
+    return form._replace(columns=limits)
 
 
 def columns_of_file(run: Run, columns: Columns, names: Set[str]) -> Columns:
