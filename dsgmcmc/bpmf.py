@@ -224,6 +224,7 @@ class BPMF(Estimator, FittedModel):
         their usual synonyms: ``"user=buyer,item=sku"``. With ``rating=none``, or if there is no
         column of ratings, every row is a click. With ``weight=W`` column W has the relative
         precisions of measurements; ``lower=L,upper=U`` and ``relation=R`` name bounds of ratings.
+        In AnnData ``upper=lod`` is a limit: a layer, a column of var or obs, or a number.
     user, item : str or sequence of str, optional
         Columns of users and items; several columns are the parts of a name, as in
         ``user=["station", "day"]``. Parts are features, unless `part_features` is False, so that a
@@ -252,9 +253,10 @@ class BPMF(Estimator, FittedModel):
     variable : str, optional
         Which matrix or table, where a file or an object has several: ``"X"`` or a layer of AnnData,
         a variable of ``.mat``, netCDF or a Dataset, an object of ``.rda``.
-    unstored : {"missing", "zero"}, optional
+    unstored : {"missing", "zero", "limit"}, optional
         What cells mean that a sparse matrix does not store: not rated, or ratings of 0, as counts
         are. AnnData, and files of 10x, MATLAB and R, need to say so; elsewhere they are not rated.
+        Cells without a number, but with a limit, are not rated, or known by their limit.
     first_line : {"names", "ratings"}, optional
         What the first line of a text file has, if its numbers may be names of items or ratings.
     skip_rows : str, optional

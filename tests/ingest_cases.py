@@ -5,6 +5,7 @@ import io
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+import numpy as np
 from cases import rated_pairs
 from support import Result, typed
 
@@ -79,6 +80,22 @@ def read_back(path: Path) -> dict[str, dict[tuple, float]]:
     with Ratings(path) as ratings:
         ratings.verify()
         return {part: rated_pairs(ratings, part) for part in SPLITS}
+
+
+def bounds_in(path: Path) -> dict[tuple, tuple]:
+    """Return bounds of the ratings in a file that are not exact, by user and item."""
+    with Ratings(path) as ratings:
+        ratings.verify()
+        slab = ratings.slab("train", 0, ratings.n_rows)
+        names = [
+            ratings.ids("rows")[slab.rows].tolist(),
+            ratings.ids("cols")[slab.indices].tolist(),
+        ]
+        if ratings.orientation.transposed:
+            names.reverse()
+        chosen = slab.bounds.bounded
+    found = zip(*names, *map(np.ndarray.tolist, slab.bounds), chosen, strict=True)
+    return {(user, item): (low, high) for user, item, low, high, is_bound in found if is_bound}
 
 
 def everything(path: Path) -> dict[tuple, float]:

@@ -588,7 +588,7 @@ def ratings_source(
                 " features"
             )
         return Path(X)
-    if form.columns and not hasattr(as_frame(X), "columns"):
+    if form.columns and not is_annotated(X) and not hasattr(as_frame(X), "columns"):
         raise InputError(
             f"columns={form.columns!r} is for files and data frames; columns of arrays are user,"
             " item, rating"

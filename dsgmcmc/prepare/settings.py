@@ -112,7 +112,8 @@ class PrepareSettings(Checked):
         metavar="NAME",
     )
     unstored: Literal["missing", "zero", "limit"] | None = setting(
-        "Cells that a sparse matrix does not store: not rated, or ratings of 0, as counts are.",
+        "Cells that a sparse matrix does not store: not rated, or ratings of 0, as counts are;"
+        " limit: these, and cells without a number, are within their limits.",
         None,
         shown="none; missing in .mtx and .npz",
     )

@@ -31,7 +31,12 @@ from dsgmcmc.input.sources.labelled import (
     table_of_columns,
     table_without_names,
 )
-from dsgmcmc.input.sources.limits import SIDES, annotated_names, find_limits, without_limits
+from dsgmcmc.input.sources.limits import (
+    annotated_names,
+    find_limits,
+    refuse_roles,
+    without_limits,
+)
 from dsgmcmc.input.sources.unwritten import read_written, unwritten_cells, with_meaning
 from dsgmcmc.ratings.reading import Reading
 from dsgmcmc.types import Array
@@ -97,6 +102,7 @@ def _read_anndata(path: Path, file: Any, choice: Reading, limit: int) -> Source:
     if choice.entity is not None:
         refuse_variable(path, choice)
         return table_of_columns(path, _annotations(file, _axis_of(choice.entity)))
+    refuse_roles(path, choice.columns)
     layers = list(file.get("layers", ()))
     candidates = layers
     if "X" in file and file["X"].attrs.get("encoding-type") != "null":
@@ -129,9 +135,8 @@ def _read_anndata(path: Path, file: Any, choice: Reading, limit: int) -> Source:
             choice = said  # of cells without a number, too
         if note:
             about += f"; {note}"
-    others = {role: column for role, column in choice.columns.items() if role not in SIDES}
     matrix = LabelledMatrix(users, items, values, about, limits)
-    return as_table(path, matrix, choice._replace(columns=others), limit)
+    return as_table(path, matrix, choice._replace(columns={}), limit)
 
 
 def _node_of(file: Any, name: str) -> Any:

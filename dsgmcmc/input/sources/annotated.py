@@ -12,13 +12,12 @@ from typing import Any
 import numpy as np
 
 from dsgmcmc.errors import InputError
-from dsgmcmc.input.roles import MEASURES
 from dsgmcmc.input.sources.labelled import LabelledMatrix, as_texts, known_cells, select
 from dsgmcmc.input.sources.limits import (
-    SIDES,
     RatedCells,
     annotated_names,
     find_limits,
+    refuse_roles,
     without_limits,
 )
 from dsgmcmc.parallel.machine import memory_for_data
@@ -79,9 +78,7 @@ def annotated_matrix(X: Any, choice: Reading) -> LabelledMatrix:
     Raises InputError if there are several, and none is chosen, or as `find_limits` does.
     """
     where = "the AnnData object"
-    others = [role for role in choice.columns if role in MEASURES and role not in SIDES]
-    if others:
-        raise InputError(f"{where} is a matrix: columns may name lower and upper, not {others[0]}")
+    refuse_roles(where, choice.columns)
     layers = [str(name) for name in X.layers if name is not None]  # AnnData 0.13 lists X as None
     candidates = layers
     if X.X is not None:

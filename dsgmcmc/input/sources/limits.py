@@ -84,6 +84,16 @@ def limits_in(columns: Columns) -> dict[str, str]:
     return {side: str(columns[side]) for side in SIDES if side in columns}
 
 
+def refuse_roles(where: object, columns: Columns) -> None:
+    """Raise InputError if columns by role have other roles than those of limits."""
+    found = [role for role in columns if role not in SIDES]
+    if found:
+        raise InputError(
+            f"{where} is a matrix: leave out {named('columns')} {found[0]}={columns[found[0]]};"
+            " lower=NAME and upper=NAME may name limits"
+        )
+
+
 def limits_of_annotated(columns: Columns) -> dict[str, str]:
     """Return the limits among columns by role that are whole names in AnnData, or numbers."""
     return {
@@ -230,7 +240,7 @@ def _refuse_wrong_order(where: object, wrong: Mask, limits: Limits) -> None:
     if wrong.any():
         raise InputError(
             f"{where}: the lower limit is above the upper one in {np.count_nonzero(wrong):,} cells"
-            f" ({limits.describe()})"
+            f" ({limits.describe()}), of which one must be left out (NaN)"
         )
 
 

@@ -6,14 +6,16 @@ import h5py
 import numpy as np
 import pytest
 import scipy.sparse
-from ingest_cases import everything
+from ingest_cases import bounds_in, everything
 from science_cases import read, refused
 from science_files import write_h5ad, write_sparse, write_texts
 from support import typed
 
+from dsgmcmc import BPMF
 from dsgmcmc.errors import InputError
 from dsgmcmc.input.arrays import read_ratings
 from dsgmcmc.input.detect import open_table
+from dsgmcmc.input.roles import parse_columns
 from dsgmcmc.input.sources.columns import MemoryTable
 from dsgmcmc.ratings.reading import Reading
 from dsgmcmc.tables.session import open_session
@@ -210,3 +212,195 @@ def test_objects_of_anndata_and_their_files_agree(tmp_path: Path) -> None:
         data = anndata.AnnData(X, obs=obs, var=var)
         data.write_h5ad(tmp_path / "x.h5ad")
         assert rated(data, **form) == read(tmp_path / "x.h5ad", **form)
+
+
+# ------------------------------------------------------------------------------------------- limits
+
+#: Two variables that differ in their limit; the last cell of each observation has no number.
+MEASURED = np.array([[1.0, 5.0, np.nan], [3.0, 2.0, np.nan]])
+LIMITS = {
+    "layers/lod": [[2.0, 2.0, 4.0], [2.0, 2.0, np.nan]],
+    "var/lod_of_gene": [2.0, 2.0, np.nan],
+    "obs/lod_of_cell": [1.0, 2.0],
+}
+EXACT = {("c1", "g2"): 5, ("c2", "g1"): 3}
+BELOW = {
+    "upper=lod": {("c1", "g1"): 2, ("c1", "g3"): 4, ("c2", "g2"): 2},
+    "upper=var/lod_of_gene": {("c1", "g1"): 2, ("c2", "g2"): 2},
+    "upper=lod_of_cell": {("c1", "g1"): 1, ("c1", "g3"): 1, ("c2", "g2"): 2, ("c2", "g3"): 2},
+    "upper=2": {("c1", "g1"): 2, ("c1", "g3"): 2, ("c2", "g2"): 2, ("c2", "g3"): 2},
+}
+
+
+def write_limited(path: Path, X: object = MEASURED) -> Path:
+    """A file with limits in a layer, a column of var, and a column of obs."""
+    with write_h5ad(path) as file:
+        file["X"] = X
+        for name, limits in LIMITS.items():
+            file[name] = np.array(limits)
+    return path
+
+
+class Limited(Annotated):
+    """An object with the same."""
+
+    def __init__(self, X: object = MEASURED) -> None:
+        pandas = pytest.importorskip("pandas")
+        super().__init__(X, lod=np.array(LIMITS["layers/lod"]))
+        self.var = pandas.DataFrame({"lod_of_gene": LIMITS["var/lod_of_gene"]})
+        self.obs = pandas.DataFrame({"lod_of_cell": LIMITS["obs/lod_of_cell"]})
+
+
+def uppers(path: Path) -> dict[tuple, float]:
+    """Upper bounds in a ratings file; there are no lower ones."""
+    found = bounds_in(path)
+    assert all(lower == -np.inf for lower, _ in found.values())
+    return {pair: upper for pair, (_, upper) in found.items()}
+
+
+@pytest.mark.parametrize("unstored", ["limit", "missing"])
+@pytest.mark.parametrize("columns", BELOW)
+def test_numbers_within_a_limit_are_known_only_by_it(
+    tmp_path: Path, columns: str, unstored: str
+) -> None:
+    """Numbers beyond it are exact; cells without a number are within it, or not rated."""
+    expected = BELOW[columns]
+    if unstored == "missing":
+        expected = {pair: limit for pair, limit in expected.items() if pair[1] != "g3"}
+    options = {"columns": columns, "unstored": unstored}
+    found = read(write_limited(tmp_path / "x.h5ad"), variable="X", **options)
+    assert uppers(tmp_path / "out.h5") == expected
+    assert found == EXACT | expected
+    form = Reading(columns=parse_columns(columns), variable="X", unstored=unstored)
+    cells = read_ratings(Limited(), None, form)
+    pairs = zip(cells["user"].tolist(), cells["item"].tolist(), strict=True)
+    bounds = dict(zip(pairs, cells["upper"].tolist(), strict=True))
+    assert {pair: upper for pair, upper in bounds.items() if not np.isnan(upper)} == expected
+    assert len(bounds) == len(found)
+
+
+def test_limits_on_both_sides_are_an_interval_or_the_ends_of_what_is_measured(
+    tmp_path: Path,
+) -> None:
+    path = write_limited(tmp_path / "x.h5ad")
+    with h5py.File(path, "a") as file:
+        file["layers/low"] = [[0, np.nan, 2], [np.nan, 2, np.nan]]
+        file["layers/high"] = [[1.5, np.nan, 6], [np.nan, np.nan, np.nan]]
+    found = read(path, variable="X", columns="lower=low,upper=high", unstored="limit")
+    assert found == {**EXACT, ("c1", "g1"): 0.75, ("c1", "g3"): 4, ("c2", "g2"): 2}
+    assert bounds_in(tmp_path / "out.h5") == {
+        ("c1", "g1"): (0, 1.5),
+        ("c1", "g3"): (2, 6),
+        ("c2", "g2"): (2, np.inf),
+    }
+    read(path, variable="X", columns="upper=1,lower=5", unstored="missing")
+    assert bounds_in(tmp_path / "out.h5") == {
+        ("c1", "g1"): (-np.inf, 1),
+        ("c1", "g2"): (5, np.inf),
+    }
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--columns", "upper=var/lod_of_gene,weight=lod"], "leave out --columns weight=lod"),
+        (["--columns", "upper=nothing"], "it has layers/lod, var/lod_of_gene, obs/lod_of_cell"),
+        (["--columns", "upper=twice"], "upper=var/twice or --columns upper=obs/twice"),
+        (["--columns", "upper=7"], "upper=obs/7 or --columns upper=07 (the number)"),
+        (["--columns", "upper=word"], "not the numbers of limits"),
+        (["--columns", "upper=2"], "2 cells have a limit, but no number"),
+        (
+            ["--columns", "lower=2,upper=4", "--unstored", "missing"],
+            "2 cells have a number outside",
+        ),
+        (
+            ["--columns", "lower=4,upper=2", "--unstored", "limit"],
+            "is above the upper one in 2 cells",
+        ),
+        (["--unstored", "limit"], "has no limits that --unstored limit could mean"),
+    ],
+)
+def test_limits_that_may_mean_two_things_are_refused(
+    tmp_path: Path, options: list[str], message: str
+) -> None:
+    path = write_limited(tmp_path / "x.h5ad")
+    more = {"var/twice": [1.0, 1, 1], "obs/twice": [1.0, 1], "obs/7": [1.0, 1]}
+    if message.startswith("it has"):
+        more = {}
+    with h5py.File(path, "a") as file:
+        for name, values in more.items():
+            file[name] = values
+        if more:
+            write_texts(file["var"], "word", ["a", "b", "c"], nullable=False)
+    assert message in " ".join(refused(path, "--variable", "X", *options).split())
+
+
+def test_limits_of_single_precision_include_the_number_itself(tmp_path: Path) -> None:
+    path = write_limited(tmp_path / "x.h5ad", np.array([[0.1, 1, 2], [0.3, 1, 2]], np.float32))
+    read(path, variable="X", columns="upper=0.1")
+    assert bounds_in(tmp_path / "out.h5") == {("c1", "g1"): (-np.inf, float(np.float32(0.1)))}
+
+
+def test_codes_are_not_rated_though_they_are_within_a_limit(tmp_path: Path) -> None:
+    path = write_limited(tmp_path / "x.h5ad", np.array([[0.0, 1, 5], [3, 0, 4]]))
+    found = read(path, variable="X", columns="upper=2", missing="0")
+    assert found == {("c1", "g2"): 2, ("c1", "g3"): 5, ("c2", "g1"): 3, ("c2", "g3"): 4}
+    assert uppers(tmp_path / "out.h5") == {("c1", "g2"): 2}
+
+
+def test_counts_below_a_limit_may_be_zeros_that_are_not_stored(tmp_path: Path) -> None:
+    path = tmp_path / "x.h5ad"
+    with write_h5ad(path) as file:
+        write_sparse(file, "X", ROWS, (2, 3), "csr")
+    read(path, columns="upper=4", unstored="missing")
+    assert uppers(tmp_path / "out.h5") == {("c1", "g2"): 4, ("c2", "g1"): 4}
+    found = read(path, columns="upper=4", unstored="zero")
+    assert len(found) == 6
+    assert len(uppers(tmp_path / "out.h5")) == 5
+    assert read(path, columns="upper=4", unstored="limit") == found
+    assert len(uppers(tmp_path / "out.h5")) == 5
+
+
+def test_texts_in_a_layer_may_be_bounds(tmp_path: Path) -> None:
+    texts = np.array([["<645480", "5", ""], ["[2, 3]", "1.5", "ND"]], object)
+    path = tmp_path / "x.h5ad"
+    with write_h5ad(path) as file:
+        file["X"] = DENSE
+        file.create_dataset("layers/t", data=texts, dtype=h5py.string_dtype())
+    assert "1 cell(s) have no number, such as 'ND' in row 2" in refused(path, "--variable", "t")
+    expected = {("c1", "g1"): 645480, ("c1", "g2"): 5, ("c2", "g1"): 2.5, ("c2", "g2"): 1.5}
+    assert read(path, variable="t", missing="ND") == expected
+    bounds = {("c1", "g1"): (-np.inf, 645480), ("c2", "g1"): (2, 3)}
+    assert bounds_in(tmp_path / "out.h5") == bounds
+    assert rated(Annotated(None, t=texts), missing=("ND",)) == expected
+
+
+def test_a_model_honours_the_limits_of_its_matrix_and_of_new_rows(tmp_path: Path) -> None:
+    """Results are those of a frame with texts such as ``<4.5``; a loaded run knows the limits."""
+    pandas = pytest.importorskip("pandas")
+    rng = np.random.default_rng(3)
+    values = 5 + np.outer(rng.normal(size=12), rng.normal(size=6)) + rng.normal(0, 0.1, (12, 6))
+    values = values.round(2)
+    limits = np.array([4.5, 4.6, np.nan, 4.8, 4.9, 5.0])
+    frame = pandas.DataFrame(values, [f"c{k}" for k in range(12)], [f"g{k}" for k in range(6)])
+    data = Annotated(values)
+    data.obs_names = frame.index
+    data.var_names = frame.columns
+    data.var = pandas.DataFrame({"lod": limits}, frame.columns)
+    below = values <= limits
+    texts = frame.astype(object).mask(below, [[f"<{limit}" for limit in limits]] * 12)
+    fit = {"iterations": 60, "burn_in": 20, "rank": 1, "random_state": 1}
+    model = BPMF(**fit, columns="upper=lod", out=tmp_path / "run").fit(data)
+    by_texts = BPMF(**fit).fit(texts)
+    done = model.complete()
+    np.testing.assert_array_equal(done, by_texts.complete().astype(float))
+    assert (done.to_numpy() < limits)[below].all()
+    np.testing.assert_array_equal(done.to_numpy()[~below], values[~below])
+    assert not np.array_equal(done.to_numpy()[below], values[below])
+    models = (model, BPMF.load(tmp_path / "run"))
+    for fitted in models:
+        assert fitted.evaluate(data)["bounded"] == below.sum()
+    data.obs_names = texts.index = [f"new{k}" for k in range(12)]
+    expected = by_texts.complete(texts).astype(float)
+    for fitted in models:
+        np.testing.assert_array_equal(fitted.complete(data), expected)

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from ingest_cases import bounds_in
 from measurements import write_measured
 from support import typed
 
@@ -33,18 +34,6 @@ def wide() -> pd.DataFrame:
     return frame
 
 
-def stored(path: Path) -> dict[tuple, tuple]:
-    """Bounds of the ratings in a file that are not exact, by the names of user and item."""
-    with Ratings(path) as ratings:
-        ratings.verify()
-        slab = ratings.slab("train", 0, ratings.n_rows)
-        rows = ratings.ids("rows")[slab.rows].tolist()
-        columns = ratings.ids("cols")[slab.indices].tolist()
-        chosen = slab.bounds.bounded
-    found = zip(rows, columns, *map(np.ndarray.tolist, slab.bounds), chosen, strict=True)
-    return {(row, column): (low, high) for row, column, low, high, is_bound in found if is_bound}
-
-
 EXPECTED = {("s0", "p0"): (-np.inf, 4.5), ("s1", "p2"): (6, np.inf), ("s2", "p3"): (4, 5)}
 
 
@@ -52,7 +41,7 @@ def test_cells_of_a_file_may_be_bounds(tmp_path: Path) -> None:
     """`prepare --matrix` reads the texts that a table of ratings may have."""
     wide().to_csv(tmp_path / "m.csv")
     typed("prepare", tmp_path / "m.csv", tmp_path / "r.h5", "--matrix", "--test-fraction", "0")
-    found = stored(tmp_path / "r.h5")
+    found = bounds_in(tmp_path / "r.h5")
     assert found == EXPECTED
 
 
@@ -73,7 +62,7 @@ def test_cells_in_memory_may_be_bounds(tmp_path: Path, kind: str) -> None:
         expected = {(int(u[1:]), int(i[1:])): bounds for (u, i), bounds in EXPECTED.items()}
     model = BPMF(**FIT, out=tmp_path / "run", matrix=True if kind == "polars" else None)
     model.fit(frame)
-    assert stored(tmp_path / "run.ratings.h5") == expected
+    assert bounds_in(tmp_path / "run.ratings.h5") == expected
 
 
 @pytest.mark.parametrize("text", ["[5, 4]", "<low", "~5"])
