@@ -115,7 +115,7 @@ def _show(summary: Summary, settings: PrepareSettings) -> None:
 
 def _left_out(number: int, missing: str | None) -> str:
     """Say how many ratings were left out, and by which values."""
-    from dsgmcmc.input.values import missing_words
+    from dsgmcmc.input.sources.numbers import missing_words
 
     if missing is None:
         return f"{number:,} ratings of weight 0"

@@ -6,24 +6,15 @@ NULL for both. Its ``rating`` is the bound, or the middle of two.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection
-
-import numpy as np
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.input.roles import OF_BOUNDS
 from dsgmcmc.input.sources.base import Source
+from dsgmcmc.input.sources.numbers import ABOVE_NUMBER, BELOW_NUMBER, BETWEEN_NUMBERS
 from dsgmcmc.input.sources.tables import add_columns, scalar
 from dsgmcmc.tables.session import Session
-from dsgmcmc.types import Array, Float64
 
-_NUMBER = r"[-+]?(?:[0-9]+[.]?[0-9]*|[.][0-9]+)(?:[eE][-+]?[0-9]+)?"
-_BELOW = rf"^\s*(?:<=?|≤)\s*({_NUMBER})\s*$"
-_ABOVE = rf"^\s*(?:>=?|≥)\s*({_NUMBER})\s*$"
-_BETWEEN = rf"^\s*[\[(]\s*({_NUMBER})\s*[,;]\s*({_NUMBER})\s*[\])]\s*$"
-#: What texts of bounds begin with.
-BEGINNINGS = ("<", ">", "≤", "≥", "[", "(")
 #: Relations of a rating to its number, as ChEMBL has them, in SQL; `~` is taken for `=`.
 BELOW = ("<", "<=", "<<", "≤")
 ABOVE = (">", ">=", ">>", "≥")
@@ -40,15 +31,10 @@ def bounds_of_text(text: str) -> tuple[str, str]:
     between = f"{first} IN ('[', '(')"
     bounds = [
         f"CASE WHEN {first} IN ({signs}) THEN {_extracted(text, pattern)}"
-        f" WHEN {between} THEN {_extracted(text, _BETWEEN, group)} END"
-        for signs, pattern, group in (("'>', '≥'", _ABOVE, 1), ("'<', '≤'", _BELOW, 2))
+        f" WHEN {between} THEN {_extracted(text, BETWEEN_NUMBERS, group)} END"
+        for signs, pattern, group in (("'>', '≥'", ABOVE_NUMBER, 1), ("'<', '≤'", BELOW_NUMBER, 2))
     ]
     return bounds[0], bounds[1]
-
-
-def is_bound(text: str) -> bool:
-    """Whether a text is a bound."""
-    return bound_of(text) is not None
 
 
 def refuse_relations(db: Session, file: Source, first: int) -> None:
@@ -135,44 +121,3 @@ FAULTS = {
     _WRONG_ORDER: "lower > upper",
     _OUTSIDE: "rating < lower OR rating > upper",
 }
-
-
-# ------------------------------------------------------------------------------- bounds in memory
-
-
-def bound_of(text: str) -> tuple[float, float] | None:
-    """Return the bounds that a text gives, infinite on an open side; None if it gives none."""
-    between = re.match(_BETWEEN, text)
-    if between:
-        return float(between[1]), float(between[2])
-    below = re.match(_BELOW, text)
-    if below:
-        return -np.inf, float(below[1])
-    above = re.match(_ABOVE, text)
-    if above:
-        return float(above[1]), np.inf
-    return None
-
-
-def cell_bound(text: str) -> tuple[float, float] | None:
-    """Return the bounds that the text of a cell gives; None also if they are in the wrong order."""
-    found = bound_of(text)
-    if found is None or found[0] > found[1]:
-        return None
-    return found
-
-
-def with_open_sides(lower: Float64, upper: Float64) -> tuple[Float64, Float64]:
-    """Return lower and upper bounds, infinite where one is NaN; both stay NaN if both are."""
-    bounded = ~(np.isnan(lower) & np.isnan(upper))
-    return (
-        np.where(bounded & np.isnan(lower), -np.inf, lower),
-        np.where(bounded & np.isnan(upper), np.inf, upper),
-    )
-
-
-def stand_in(lower: Array, upper: Array) -> Array:
-    """Return the middle of two bounds, or the finite one of them."""
-    with np.errstate(invalid="ignore"):
-        middle = (lower + upper) / 2
-    return np.where(np.isfinite(middle), middle, np.where(np.isfinite(lower), lower, upper))

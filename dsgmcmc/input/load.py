@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import NamedTuple, Self
 
 from dsgmcmc.errors import InputError
-from dsgmcmc.input.bounds import FAULTS, refuse_relations, set_bounds, with_open_sides
+from dsgmcmc.input.bounds import FAULTS, refuse_relations, set_bounds
 from dsgmcmc.input.check import name_faults, refuse_faults
 from dsgmcmc.input.detect import open_table
 from dsgmcmc.input.odd_columns import OddColumns
@@ -30,6 +30,7 @@ from dsgmcmc.input.roles import (
 from dsgmcmc.input.sources.base import Source
 from dsgmcmc.input.sources.marks import describe_mark, mark_of, may_be_number
 from dsgmcmc.input.sources.matrix import Entries
+from dsgmcmc.input.sources.numbers import missing_words, with_open_sides
 from dsgmcmc.input.sources.tables import (
     add_columns,
     scalar,
@@ -43,7 +44,7 @@ from dsgmcmc.input.times import (
     time_sql,
     unit_of_times,
 )
-from dsgmcmc.input.values import is_word, missing_words, truth_sql
+from dsgmcmc.input.values import is_word, truth_sql
 from dsgmcmc.input.wide import (
     WideMatrix,
     columns_of_entries,

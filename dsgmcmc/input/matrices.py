@@ -19,13 +19,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dsgmcmc.errors import InputError
-from dsgmcmc.input.bounds import cell_bound
-from dsgmcmc.input.numbers import numbers_of
 from dsgmcmc.input.roles import Heading, locate
 from dsgmcmc.input.sources.annotated import is_annotated
 from dsgmcmc.input.sources.columns import MemoryTable
 from dsgmcmc.input.sources.marks import mark_of, may_be_number
-from dsgmcmc.input.values import are_codes, missing_words
+from dsgmcmc.input.sources.numbers import are_codes, cell_bound, missing_words, numbers_of
 from dsgmcmc.input.wide import (
     CellReader,
     are_names,

@@ -7,14 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from dsgmcmc.input.sources.numbers import TRUTH
 from dsgmcmc.input.sources.tables import is_number
 from dsgmcmc.tables.session import literal
-from dsgmcmc.types import Float64, Mask
-
-#: Words for ratings of 1 and 0, in lower case.
-TRUTH = dict.fromkeys(("true", "t", "yes", "y"), 1.0) | dict.fromkeys(
-    ("false", "f", "no", "n"), 0.0
-)
 
 
 def are_truth(words: Set[str]) -> bool:
@@ -37,19 +32,6 @@ def parse_missing(missing: Any) -> tuple[str, ...]:
         return ()
     values = missing.split(",") if isinstance(missing, str) else np.atleast_1d(missing).tolist()
     return tuple(str(value).strip() for value in values)
-
-
-def missing_words(missing: Iterable[str]) -> list[str]:
-    """Return those of the values that are no numbers, in lower case."""
-    return [text.lower() for text in missing if not is_number(text)]
-
-
-def are_codes(values: Float64, missing: Iterable[str]) -> Mask:
-    """Return a mask of the numbers that mean "not rated"; they compare in float32."""
-    codes = [float(text) for text in missing if is_number(text)]
-    if not codes:
-        return np.zeros(values.shape, bool)
-    return np.isin(values.astype(np.float32), np.array(codes, np.float32))
 
 
 def is_word(text: str, words: Iterable[str]) -> str:

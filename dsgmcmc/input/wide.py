@@ -22,7 +22,6 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.input.check import skip_advice
 from dsgmcmc.input.detect import open_table
 from dsgmcmc.input.header import Head, judge_first_line
-from dsgmcmc.input.numbers import Numbers
 from dsgmcmc.input.odd_columns import (
     NOTHING,
     OddColumns,
@@ -38,8 +37,9 @@ from dsgmcmc.input.sources.marks import (
     mark_of,
     marks_advice,
 )
+from dsgmcmc.input.sources.numbers import Numbers, are_codes, missing_words
 from dsgmcmc.input.sources.tables import SHOWN, add_columns
-from dsgmcmc.input.values import are_codes, are_truth, missing_words
+from dsgmcmc.input.values import are_truth
 from dsgmcmc.ratings.reading import Reading
 from dsgmcmc.settings import named
 from dsgmcmc.tables.frames import texts_of

@@ -13,10 +13,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dsgmcmc.errors import InputError
-from dsgmcmc.input.bounds import stand_in, with_open_sides
-from dsgmcmc.input.numbers import Numbers
+from dsgmcmc.input.sources.numbers import (
+    Numbers,
+    are_codes,
+    missing_words,
+    stand_in,
+    with_open_sides,
+)
 from dsgmcmc.input.sources.tables import is_number
-from dsgmcmc.input.values import are_codes, missing_words
 from dsgmcmc.ratings.reading import Reading
 from dsgmcmc.settings import named
 from dsgmcmc.tables.frames import texts_of

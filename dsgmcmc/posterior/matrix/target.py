@@ -15,11 +15,11 @@ import numpy as np
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.input.arrays import name_column
-from dsgmcmc.input.bounds import stand_in
 from dsgmcmc.input.matrices import Matrix, fill_in, read_matrix, refuse_first_column
 from dsgmcmc.input.roles import expand_parts
 from dsgmcmc.input.sources.annotated import data_array_of, filled_of, is_annotated
 from dsgmcmc.input.sources.matrix import stored_cells
+from dsgmcmc.input.sources.numbers import stand_in
 from dsgmcmc.posterior.cells.predict import Predictor
 from dsgmcmc.posterior.index import listed
 from dsgmcmc.posterior.matrix.axis import axis_of

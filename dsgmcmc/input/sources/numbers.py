@@ -1,20 +1,43 @@
-"""The numbers in cells of a matrix, by their texts."""
+"""The numbers, bounds and words in cells of a matrix, by their texts."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from itertools import chain
 
 import numpy as np
 
-from dsgmcmc.input.bounds import BEGINNINGS, cell_bound, stand_in
 from dsgmcmc.input.sources.marks import with_point
 from dsgmcmc.input.sources.tables import is_number
-from dsgmcmc.input.values import TRUTH
 from dsgmcmc.tables.usual import EMPTY
-from dsgmcmc.types import Float64
+from dsgmcmc.types import Array, Float64, Mask
 
 _REMEMBERED = 100_000  # contents of cells whose numbers are remembered
+#: Texts of bounds.
+_NUMBER = r"[-+]?(?:[0-9]+[.]?[0-9]*|[.][0-9]+)(?:[eE][-+]?[0-9]+)?"
+BELOW_NUMBER = rf"^\s*(?:<=?|≤)\s*({_NUMBER})\s*$"
+ABOVE_NUMBER = rf"^\s*(?:>=?|≥)\s*({_NUMBER})\s*$"
+BETWEEN_NUMBERS = rf"^\s*[\[(]\s*({_NUMBER})\s*[,;]\s*({_NUMBER})\s*[\])]\s*$"
+#: What texts of bounds begin with.
+BEGINNINGS = ("<", ">", "≤", "≥", "[", "(")
+#: Words for ratings of 1 and 0, in lower case.
+TRUTH = dict.fromkeys(("true", "t", "yes", "y"), 1.0) | dict.fromkeys(
+    ("false", "f", "no", "n"), 0.0
+)
+
+
+def missing_words(missing: Iterable[str]) -> list[str]:
+    """Return those of the values that are no numbers, in lower case."""
+    return [text.lower() for text in missing if not is_number(text)]
+
+
+def are_codes(values: Float64, missing: Iterable[str]) -> Mask:
+    """Return a mask of the numbers that mean "not rated"; they compare in float32."""
+    codes = [float(text) for text in missing if is_number(text)]
+    if not codes:
+        return np.zeros(values.shape, bool)
+    return np.isin(values.astype(np.float32), np.array(codes, np.float32))
 
 
 class Numbers(dict[str | None, float]):
@@ -84,3 +107,44 @@ def numbers_of(texts: Iterable[str | None], missing: Sequence[str], mark: str) -
     """Return the numbers in texts, (n,): NaN if not rated, infinity where there is no number."""
     row = list(texts)
     return Numbers(missing, mark).table([row], len(row)).ravel()
+
+
+# ------------------------------------------------------------------------------------------ bounds
+
+
+def bound_of(text: str) -> tuple[float, float] | None:
+    """Return the bounds that a text gives, infinite on an open side; None if it gives none."""
+    between = re.match(BETWEEN_NUMBERS, text)
+    if between:
+        return float(between[1]), float(between[2])
+    below = re.match(BELOW_NUMBER, text)
+    if below:
+        return -np.inf, float(below[1])
+    above = re.match(ABOVE_NUMBER, text)
+    if above:
+        return float(above[1]), np.inf
+    return None
+
+
+def cell_bound(text: str) -> tuple[float, float] | None:
+    """Return the bounds that the text of a cell gives; None also if they are in the wrong order."""
+    found = bound_of(text)
+    if found is None or found[0] > found[1]:
+        return None
+    return found
+
+
+def with_open_sides(lower: Float64, upper: Float64) -> tuple[Float64, Float64]:
+    """Return lower and upper bounds, infinite where one is NaN; both stay NaN if both are."""
+    bounded = ~(np.isnan(lower) & np.isnan(upper))
+    return (
+        np.where(bounded & np.isnan(lower), -np.inf, lower),
+        np.where(bounded & np.isnan(upper), np.inf, upper),
+    )
+
+
+def stand_in(lower: Array, upper: Array) -> Array:
+    """Return the middle of two bounds, or the finite one of them."""
+    with np.errstate(invalid="ignore"):
+        middle = (lower + upper) / 2
+    return np.where(np.isfinite(middle), middle, np.where(np.isfinite(lower), lower, upper))
