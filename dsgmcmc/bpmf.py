@@ -71,12 +71,14 @@ def _brief(value: object) -> str:
 
 
 def seed_of(random_state: Any) -> int:
-    """Return the seed for `random_state`: an int, a `Generator`, a `RandomState`, or None.
+    """Return the seed for `random_state`: an int, or what NumPy makes a generator of, or None.
 
     A generator gives its next number. With None, the seed is random.
     """
     if random_state is None:
         return int(np.random.SeedSequence().generate_state(1, np.uint64)[0]) >> 1
+    if isinstance(random_state, np.random.SeedSequence | np.random.BitGenerator):
+        random_state = np.random.default_rng(random_state)
     if isinstance(random_state, np.random.Generator):
         return int(random_state.integers(2**31 - 1))
     if isinstance(random_state, np.random.RandomState):
@@ -281,7 +283,7 @@ class BPMF(Estimator, FittedModel):
     random_state : int, numpy.random.Generator, numpy.random.RandomState or None
         Seed of the split and of all draws; a generator gives the seed of every `fit`, and None
         draws a random one.
-    rng : int or numpy.random.Generator, optional
+    rng : int, numpy.random.Generator, SeedSequence or BitGenerator, optional
         The same, by its name in other packages (SPEC 7); it replaces `random_state`.
     out : path, optional
         Permanent run directory; the ratings are stored next to it as ``OUT.ratings.h5``. By default

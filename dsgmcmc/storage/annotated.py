@@ -20,8 +20,7 @@ def start_annotated(file: h5py.File, names: Mapping[str, tuple[str, Sequence[str
     `names` are those of "obs" and of "var", each with the name of their column.
     """
     _mark(file, "anndata")
-    for group in GROUPS:
-        _mark(file.create_group(group), "dict")
+    add_groups(file)
     for axis, (heading, labels) in names.items():
         frame = file.create_group(axis)
         _mark(frame, "dataframe")
@@ -30,6 +29,13 @@ def start_annotated(file: h5py.File, names: Mapping[str, tuple[str, Sequence[str
         index = frame.create_dataset(heading, data=labels, dtype=h5py.string_dtype())
         _mark(index, "string-array")
     add_array(file, "X", [len(labels) for _, labels in names.values()])
+
+
+def add_groups(file: h5py.File) -> None:
+    """Add the groups that every file has, and other programs may leave out if they are empty."""
+    for group in GROUPS:
+        if group not in file:
+            _mark(file.create_group(group), "dict")
 
 
 def add_array(group: h5py.Group, name: str, shape: Sequence[int]) -> h5py.Dataset:

@@ -13,12 +13,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dsgmcmc.errors import InputError
 from dsgmcmc.input.sources.anndata import copy_annotated
 from dsgmcmc.posterior.draws import ENTITIES
 from dsgmcmc.posterior.loadings import loadings
 from dsgmcmc.posterior.matrix.axis import Axis
 from dsgmcmc.posterior.run import Run
-from dsgmcmc.storage.annotated import add_array, start_annotated
+from dsgmcmc.storage.annotated import add_array, add_groups, start_annotated
 from dsgmcmc.storage.files import replacing, sync
 from dsgmcmc.storage.hdf5 import new_hdf5
 from dsgmcmc.types import Array, Float32
@@ -52,7 +53,8 @@ class AnnotatedMatrix(NamedTuple):
     def open(self, out: Path) -> Iterator[LayerSink]:
         """Context with a function that writes layers of blocks; the file is then replaced.
 
-        Raises InputError if there is a file with other observations or variables.
+        Raises InputError if there is a file with other observations or variables, or with layers
+        that the run has read and results would replace.
         """
         shape = tuple(len(axis.names) for axis in self.axes.values())
         names = {AXES[entity]: self._names(entity) for entity in ENTITIES}
@@ -62,7 +64,9 @@ class AnnotatedMatrix(NamedTuple):
                 if is_new:
                     start_annotated(file, names)
                 else:
+                    self._refuse_read_layers(out)
                     copy_annotated(out, file, names)
+                    add_groups(file)
                 self._add_factors(file)
                 for name in self.layers:
                     add_array(file["layers"], name, shape)
@@ -76,6 +80,16 @@ class AnnotatedMatrix(NamedTuple):
 
                 yield write
             sync(temporary)
+
+    def _refuse_read_layers(self, out: Path) -> None:
+        """Raise InputError if a layer of results has the name of one that the run has read."""
+        read = {f"layers/{self.run.reading.variable}", *self.run.columns.values()}
+        for name in self.layers:
+            if f"layers/{name}" in read:
+                raise InputError(
+                    f"{out} exists, and the run has read its layer {name}, which the results would"
+                    " replace: give another name"
+                )
 
     def _names(self, entity: str) -> tuple[str, list[str]]:
         """Return the heading of users or items, and their names as texts."""

@@ -144,6 +144,33 @@ def test_layers_are_added_to_an_anndata_file(tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore:one (user|item) is unknown")
+def test_layers_that_a_run_has_read_are_not_replaced(tmp_path):
+    """Limits may be in a layer of the name that results have; empty groups may be left out."""
+    source = tmp_path / "cells.h5ad"
+    made_annotated(source, GENES, SAMPLES)
+    with h5py.File(source, "a") as file:
+        file["layers/upper"] = np.full((7, 4), -1.0)
+        for group in ("obsm", "varm", "uns"):
+            del file[group]
+    options = ["--columns", "upper=upper", "--unstored", "missing", "--variable", "X"]
+    assert typed("prepare", source, tmp_path / "d.h5", *options).code == 0
+    assert typed("sample", tmp_path / "d.h5", "--out", tmp_path / "run", *SHORT).code == 0
+    before = source.read_bytes()
+    command = ["predict", tmp_path / "run", "--matrix", "-o", source]
+    refused = typed(*command, "--interval", "0.9")
+    assert refused.code == 2
+    assert "the run has read its layer upper" in " ".join(refused.err.split())
+    assert source.read_bytes() == before
+    done = typed(*command, "--sd")
+    assert done.code == 0, done.err
+    with h5py.File(source) as file:
+        assert (file["layers/upper"][()] == -1).all()
+        below = matrix() <= -1
+        assert (file["layers/imputed"][()][below] <= -1).all()
+        assert below.any()
+
+
+@pytest.mark.filterwarnings("ignore:one (user|item) is unknown")
 @pytest.mark.filterwarnings("ignore:The 'future.infer_string' option")  # AnnData asks pandas for it
 def test_anndata_reads_what_is_written(run, tmp_path):
     """Its own reader has names, layers and factors."""

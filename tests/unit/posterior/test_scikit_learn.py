@@ -153,6 +153,9 @@ def test_generators_give_seeds():
     pd.testing.assert_frame_equal(
         fitted(5).complete(), BPMF(**SHORT, random_state=5).fit(X).complete()
     )
+    seeds = np.random.SeedSequence(3)  # default_rng(3) begins with it
+    for start in (seeds, np.random.PCG64(seeds)):
+        pd.testing.assert_frame_equal(fitted(start).complete(), first)
     with pytest.raises(ValueError, match="expected an int, a Generator"):
         fitted("five")
 
