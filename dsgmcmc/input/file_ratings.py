@@ -9,6 +9,8 @@ from pathlib import Path
 
 from dsgmcmc.input.arrays import read_table
 from dsgmcmc.input.load import open_long, open_ratings
+from dsgmcmc.input.sources.base import Source
+from dsgmcmc.input.sources.labelled import NothingUnstoredError, NotSeveralError
 from dsgmcmc.ratings.reading import Reading
 from dsgmcmc.tables.session import Session, interruptible, open_session
 from dsgmcmc.tables.usual import Columns
@@ -54,9 +56,19 @@ def _read(
     reading: Reading,
 ) -> dict[str, Array]:
     """Read a file as `read_ratings_file` does, in a session."""
-    file = open_long(db, path, reading)
+    file, reading = _open(db, path, reading)
     names = set(file.names) if file.header and not file.is_matrix else set()
     columns = columns_for(names)
     reading = reading._replace(columns=columns or {}, matrix=columns is None)
     table = open_ratings(db, path, reading, timed=False)
     return read_table(db, table, reading.missing, integers)
+
+
+def _open(db: Session, path: Path, reading: Reading) -> tuple[Source, Reading]:
+    """Open a file, and return also what of the reading of the run's ratings is about this one."""
+    try:
+        return open_long(db, path, reading), reading
+    except NothingUnstoredError:
+        return _open(db, path, reading._replace(unstored=None))
+    except NotSeveralError:
+        return _open(db, path, reading._replace(variable=None))

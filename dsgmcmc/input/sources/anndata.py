@@ -59,6 +59,14 @@ def is_hdf5(path: Path) -> bool:
     return bool(h5py.is_hdf5(path))
 
 
+def is_annotated_file(path: Path) -> bool:
+    """Whether a file is one of AnnData."""
+    if not path.is_file() or not is_hdf5(path):
+        return False
+    with refusing(f"{path} cannot be read", OSError), h5py.File(path, "r") as file:
+        return "obs" in file and "var" in file
+
+
 def read_hdf5(path: Path, choice: Reading, limit: int) -> Source | None:
     """Return the table of ratings, or of features, in an HDF5 file; None for netCDF.
 

@@ -240,18 +240,24 @@ def refuse_unstored(where: object, choice: Reading) -> None:
 
 
 def refuse_limit(where: object, choice: Reading) -> None:
-    """Raise InputError if cells are to be known by their limits, but have none."""
+    """Raise NothingUnstoredError if cells are to be known by their limits, but have none."""
     if choice.unstored == "limit":
-        raise InputError(
+        raise NothingUnstoredError(
             f"{where} has no limits that {named('unstored')} limit could mean: name them by"
             f" {named('columns')} upper=NAME or lower=NAME"
         )
 
 
+class NotSeveralError(InputError):
+    """A file does not hold several matrices, one of which `variable` could name."""
+
+
 def refuse_variable(where: object, choice: Reading) -> None:
-    """Raise InputError if the user has named one of several matrices, but there is only one."""
+    """Raise NotSeveralError if the user has named one of several matrices, but there is one."""
     if choice.variable is not None:
-        raise InputError(f"{where} does not hold several matrices: leave out {named('variable')}")
+        raise NotSeveralError(
+            f"{where} does not hold several matrices: leave out {named('variable')}"
+        )
 
 
 def refuse_lines(where: object, choice: Reading) -> None:

@@ -37,12 +37,17 @@ def read_rated_file(
     run's ratings were one. Values in `missing`, by default those of the run, are no ratings.
     """
     from dsgmcmc.input.file_ratings import read_ratings_file
+    from dsgmcmc.input.sources.anndata import is_annotated_file
+    from dsgmcmc.input.sources.limits import limits_of_annotated
     from dsgmcmc.input.values import parse_missing
 
     integers = {entity: run.vocabulary(entity).integer_parts for entity in ENTITIES}
     reading = run.reading
     if missing is not None:
         reading = reading._replace(missing=parse_missing(missing))
+    if is_annotated_file(path):
+        columns = {**limits_of_annotated(run.columns), **columns}
+        reading = reading._replace(columns=columns)
     read = read_ratings_file(path, partial(_columns_of, run, columns), integers, reading)
     return with_clicks(run, read)
 

@@ -18,6 +18,7 @@ from dsgmcmc.input.arrays import name_column
 from dsgmcmc.input.matrices import Matrix, fill_in, read_matrix, refuse_first_column
 from dsgmcmc.input.roles import expand_parts
 from dsgmcmc.input.sources.annotated import data_array_of, filled_of, is_annotated
+from dsgmcmc.input.sources.labelled import NothingUnstoredError
 from dsgmcmc.input.sources.matrix import stored_cells
 from dsgmcmc.input.sources.numbers import stand_in
 from dsgmcmc.posterior.cells.predict import Predictor
@@ -158,7 +159,10 @@ def read(X: Any, form: Reading) -> Matrix:
     or if a cell is infinite.
     """
     if is_annotated(X):
-        labelled, values, bounds = filled_of(X, form)
+        try:
+            labelled, values, bounds = filled_of(X, form)
+        except NothingUnstoredError:  # of the training matrix, not of this one
+            labelled, values, bounds = filled_of(X, form._replace(unstored=None))
         labels = labelled.items.tolist()
         matrix = Matrix(labelled.users, labels, values, None, labelled.about, bounds=bounds)
     elif hasattr(X, "tocoo") and form.unstored == "zero":

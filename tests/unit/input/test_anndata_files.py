@@ -1,5 +1,6 @@
 """Files and objects of AnnData: observations are users, variables are items."""
 
+import json
 from pathlib import Path
 
 import h5py
@@ -404,3 +405,34 @@ def test_a_model_honours_the_limits_of_its_matrix_and_of_new_rows(tmp_path: Path
     expected = by_texts.complete(texts).astype(float)
     for fitted in models:
         np.testing.assert_array_equal(fitted.complete(data), expected)
+
+
+def test_a_file_of_new_ratings_has_the_limits_of_the_run(tmp_path: Path) -> None:
+    """Also one with other limits, which are named, or a full matrix where the first was sparse."""
+    path = write_limited(tmp_path / "x.h5ad")
+    options = ["--variable", "X", "--columns", "upper=var/lod_of_gene", "--unstored", "missing"]
+    typed("prepare", path, tmp_path / "d.h5", *options, "--test-fraction", "0").expect(0)
+    sampled = ["--iterations", "40", "--burn-in", "20", "--rank", "0"]
+    run = tmp_path / "run"
+    typed("sample", tmp_path / "d.h5", "--out", run, *sampled).expect(0)
+    assert BPMF.load(run).evaluate(path)["bounded"] == 2
+    assert BPMF.load(run).evaluate(Limited())["bounded"] == 2
+    scores = typed("evaluate", run, path, "--columns", "upper=4", "--json").expect(0)
+    assert json.loads(scores.out)["bounded"] == 3
+    with write_h5ad(tmp_path / "none.h5ad") as file:
+        file["X"] = MEASURED
+    assert (
+        "has no 'var/lod_of_gene'" in typed("evaluate", run, tmp_path / "none.h5ad").expect(2).err
+    )
+    with write_h5ad(tmp_path / "sparse.h5ad") as file:
+        write_sparse(file, "X", ROWS, (2, 3), "csr")
+    options = ["--unstored", "zero", "--test-fraction", "0"]
+    typed("prepare", tmp_path / "sparse.h5ad", tmp_path / "s.h5", *options).expect(0)
+    typed("sample", tmp_path / "s.h5", "--out", tmp_path / "second", *sampled).expect(0)
+    model = BPMF.load(tmp_path / "second")
+    assert model.evaluate(tmp_path / "none.h5ad")["ratings"] == 4
+    assert model.evaluate(Annotated(MEASURED))["ratings"] == 4
+    assert not np.isnan(model.complete(Annotated(MEASURED))).any(axis=None)
+    (tmp_path / "more.csv").write_text("user,item,rating\nc1,g1,<4\nc2,g3,5\n")
+    for name in ("run", "second"):
+        assert BPMF.load(tmp_path / name).evaluate(tmp_path / "more.csv")["ratings"] == 2
