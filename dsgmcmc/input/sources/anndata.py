@@ -127,7 +127,7 @@ def _read_anndata(path: Path, file: Any, choice: Reading, limit: int) -> Source:
     known = annotated_names(
         (len(users), len(items)),
         layers={
-            layer: partial(_matrix, path, file["layers"][layer], limit)
+            layer: partial(_limits_of, path, file["layers"][layer], limit)
             for layer in layers
             if layer != name
         },
@@ -152,6 +152,14 @@ def _node_of(file: Any, name: str) -> Any:
     if name in file.get("layers", ()):
         return file["layers"][name]
     return file["X"]
+
+
+def _limits_of(path: Path, node: Any, limit: int) -> Any:
+    """Return the limits in a layer, all of which must have been written."""
+    if not isinstance(node, h5py.Dataset):
+        return _matrix(path, node, limit)
+    refuse_cells(path, node.shape, limit)
+    return read_written(node)
 
 
 def _columns_of(file: Any, axis: str) -> dict[str, Callable[[], Array]]:

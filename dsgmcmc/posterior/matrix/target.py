@@ -20,7 +20,7 @@ from dsgmcmc.input.roles import expand_parts
 from dsgmcmc.input.sources.annotated import data_array_of, filled_of, is_annotated
 from dsgmcmc.input.sources.labelled import NothingUnstoredError
 from dsgmcmc.input.sources.matrix import stored_cells
-from dsgmcmc.input.sources.numbers import stand_in
+from dsgmcmc.input.sources.numbers import are_codes, stand_in
 from dsgmcmc.posterior.cells.predict import Predictor
 from dsgmcmc.posterior.index import listed
 from dsgmcmc.posterior.matrix.axis import axis_of
@@ -178,6 +178,7 @@ def read(X: Any, form: Reading) -> Matrix:
     for names, what in ((matrix.labels, "columns"), (matrix.names, "rows")):
         if names is not None and len(set(map(str, names))) < len(names):
             raise InputError(f"two {what} of the matrix have the same name: rename one of them")
+    matrix.values[are_codes(matrix.values, form.missing)] = np.nan
     if np.isinf(matrix.values).any():
         raise InputError("the matrix has infinite cells: only NaN is a hole")
     return matrix

@@ -213,6 +213,17 @@ def test_objects_of_anndata_and_their_files_agree(tmp_path: Path) -> None:
         data = anndata.AnnData(X, obs=obs, var=var)
         data.write_h5ad(tmp_path / "x.h5ad")
         assert rated(data, **form) == read(tmp_path / "x.h5ad", **form)
+    var["lod"] = pandas.array([2, None, 4], "Int64")  # masked
+    texts = np.array([["<2", "", "<4"], ["", "5.0", "6.0"]], object)
+    data = anndata.AnnData(DENSE, obs=obs, var=var, layers={"t": texts})
+    data.write_h5ad(tmp_path / "x.h5ad")
+    limits = {("c1", "g1"): (-np.inf, 2), ("c1", "g3"): (-np.inf, 4)}
+    named = {"variable": "X", "columns": "upper=lod", "unstored": "missing"}
+    for form in (named, {"variable": "t"}):
+        found = read(tmp_path / "x.h5ad", **form)
+        assert bounds_in(tmp_path / "out.h5") == limits
+        form |= {"columns": parse_columns(form.get("columns"))}
+        assert rated(data, **form) == found
 
 
 # ------------------------------------------------------------------------------------------- limits
@@ -349,6 +360,17 @@ def test_codes_are_not_rated_though_they_are_within_a_limit(tmp_path: Path) -> N
     assert uppers(tmp_path / "out.h5") == {("c1", "g2"): 2}
 
 
+@pytest.mark.parametrize("form", [Annotated, scipy.sparse.csr_matrix])
+def test_codes_in_a_second_matrix_are_holes(form: type) -> None:
+    """As those of the first are."""
+    values = np.array([[1.0, 99, 3], [4, 5, 6]])
+    model = BPMF(iterations=40, burn_in=20, rank=0, missing=99).fit(form(values))
+    assert model.evaluate(form(values))["ratings"] == 5
+    done = np.asarray(model.complete(form(values)))
+    assert done[0, 1] < 20
+    np.testing.assert_array_equal(done[values != 99], values[values != 99])
+
+
 def test_counts_below_a_limit_may_be_zeros_that_are_not_stored(tmp_path: Path) -> None:
     path = tmp_path / "x.h5ad"
     with write_h5ad(path) as file:
@@ -360,6 +382,15 @@ def test_counts_below_a_limit_may_be_zeros_that_are_not_stored(tmp_path: Path) -
     assert len(uppers(tmp_path / "out.h5")) == 5
     assert read(path, columns="upper=4", unstored="limit") == found
     assert len(uppers(tmp_path / "out.h5")) == 5
+
+
+def test_limits_that_nobody_wrote_are_refused(tmp_path: Path) -> None:
+    """HDF5 reads them as 0."""
+    path = write_limited(tmp_path / "x.h5ad")
+    with h5py.File(path, "a") as file:
+        file["layers"].create_dataset("some", (2, 3), "f8", chunks=(1, 3))[0] = 2
+    message = refused(path, "--variable", "X", "--columns", "upper=some")
+    assert "nobody wrote 3 of the 6 values of /layers/some" in message
 
 
 def test_texts_in_a_layer_may_be_bounds(tmp_path: Path) -> None:
