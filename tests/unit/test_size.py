@@ -49,7 +49,7 @@ NODES = {
     "densities": 23_950,
     "diagnostics": 17_750,
     "features": 16_600,
-    "input": 55_750,
+    "input": 56_200,
     "kernels": 29_900,
     "model": 83_200,
     "parallel": 10_350,

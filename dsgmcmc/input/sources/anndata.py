@@ -17,6 +17,7 @@ import h5py
 import numpy as np
 
 from dsgmcmc.errors import InputError, refusing
+from dsgmcmc.input.sources.annotated import is_annotated_store
 from dsgmcmc.input.sources.base import Source
 from dsgmcmc.input.sources.labelled import (
     LabelledMatrix,
@@ -60,7 +61,9 @@ def is_hdf5(path: Path) -> bool:
 
 
 def is_annotated_file(path: Path) -> bool:
-    """Whether a file is one of AnnData."""
+    """Whether a file, or a folder, is one of AnnData."""
+    if path.is_dir():
+        return is_annotated_store(path)
     if not path.is_file() or not is_hdf5(path):
         return False
     with refusing(f"{path} cannot be read", OSError), h5py.File(path, "r") as file:

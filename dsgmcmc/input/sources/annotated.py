@@ -1,18 +1,31 @@
-"""Objects of the sciences in memory: AnnData, and datasets of xarray.
+"""Objects of the sciences in memory: AnnData, also from its zarr stores, and datasets of xarray.
 
 They are known by their attributes, so that their libraries need not be loaded.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from functools import partial
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from dsgmcmc.errors import InputError
-from dsgmcmc.input.sources.labelled import LabelledMatrix, as_texts, known_cells, select
+from dsgmcmc.errors import InputError, refusing
+from dsgmcmc.input.sources.base import Source
+from dsgmcmc.input.sources.formats import refuse_size
+from dsgmcmc.input.sources.labelled import (
+    LabelledMatrix,
+    as_table,
+    as_texts,
+    known_cells,
+    refuse_variable,
+    select,
+    table_of_columns,
+)
 from dsgmcmc.input.sources.limits import (
     RatedCells,
     annotated_names,
@@ -22,7 +35,7 @@ from dsgmcmc.input.sources.limits import (
 )
 from dsgmcmc.parallel.machine import memory_for_data
 from dsgmcmc.ratings.reading import Reading
-from dsgmcmc.tables.frames import is_data_array
+from dsgmcmc.tables.frames import is_data_array, texts_of
 from dsgmcmc.types import Array, Float64
 
 
@@ -72,12 +85,60 @@ def _refuse_lost_zeros(X: Any) -> None:
         )
 
 
-def annotated_matrix(X: Any, choice: Reading) -> LabelledMatrix:
+def is_annotated_store(path: Path) -> bool:
+    """Whether a folder is a zarr store of AnnData, of format 2 or 3."""
+    for name, member in ((".zattrs", None), ("zarr.json", "attributes")):
+        if (path / name).is_file():
+            with refusing(f"{path / name} cannot be read", OSError, ValueError):
+                found = json.loads((path / name).read_text("utf-8"))
+            if member is not None:
+                found = found.get(member, {})
+            return bool(found.get("encoding-type") == "anndata")
+    return False
+
+
+def read_store(path: Path, choice: Reading, limit: int) -> Source:
+    """Return what a file of AnnData has, from its zarr store: ratings, or features.
+
+    Raises InputError if anndata is not installed.
+    """
+    refuse_size(path, sum(file.stat().st_size for file in path.rglob("*") if file.is_file()), limit)
+    try:
+        anndata = import_module("anndata")
+    except ModuleNotFoundError as error:
+        raise InputError(
+            f"{path} is a zarr store of AnnData, which anndata reads: pip install anndata zarr"
+        ) from error
+    with refusing(f"{path} cannot be read", Exception):
+        X = anndata.read_zarr(path)
+    if choice.entity is None:
+        matrix = annotated_matrix(X, choice, path)
+        return as_table(path, matrix, choice._replace(columns={}), limit)
+    refuse_variable(path, choice)
+    return table_of_columns(path, _features_of(X, choice.entity))
+
+
+def _features_of(X: Any, entity: str) -> dict[str, Array]:
+    """Return the columns of obs or var, names first: numbers, or texts and None."""
+    axis = "var"
+    if entity == "user":
+        axis = "obs"
+    columns = {entity: as_texts(getattr(X, f"{axis}_names"))}
+    for name, read in _columns_of(X, axis).items():
+        values = read()
+        if values.dtype == object:
+            values = texts_of(values)
+        columns[name] = values
+    return columns
+
+
+def annotated_matrix(
+    X: Any, choice: Reading, where: object = "the AnnData object"
+) -> LabelledMatrix:
     """Return X or a layer of an AnnData object: users are observations, items are variables.
 
     Raises InputError if there are several, and none is chosen, or as `find_limits` does.
     """
-    where = "the AnnData object"
     refuse_roles(where, choice.columns)
     layers = [str(name) for name in X.layers if name is not None]  # AnnData 0.13 lists X as None
     candidates = layers

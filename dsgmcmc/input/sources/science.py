@@ -26,15 +26,18 @@ def open_folder(
 ) -> Source:
     """Return the table in a folder, given a function that reads a MatrixMarket file.
 
-    Raises InputError if it is no folder of 10x.
+    Raises InputError if it is no folder of 10x, and no zarr store of AnnData.
     """
+    from dsgmcmc.input.sources.annotated import is_annotated_store, read_store
     from dsgmcmc.input.sources.expression import is_tenx, read_tenx
 
     if is_tenx(path):
         return read_tenx(path, read_market, choice, limit)
+    if is_annotated_store(path):
+        return read_store(path, choice, limit)
     if any((path / name).exists() for name in (".zgroup", ".zarray", "zarr.json")):
         raise InputError(
-            f"{path} is a zarr store: read it by anndata.read_zarr or xarray.open_zarr, and give"
+            f"{path} is a zarr store, and none of AnnData: read it by xarray.open_zarr, and give"
             " the object to BPMF"
         )
     raise InputError(f"{path} is not a file")

@@ -467,3 +467,37 @@ def test_a_file_of_new_ratings_has_the_limits_of_the_run(tmp_path: Path) -> None
     (tmp_path / "more.csv").write_text("user,item,rating\nc1,g1,<4\nc2,g3,5\n")
     for name in ("run", "second"):
         assert BPMF.load(tmp_path / name).evaluate(tmp_path / "more.csv")["ratings"] == 2
+
+
+# AnnData 0.13.4 sets an option that pandas 3.1 is about to drop
+@pytest.mark.filterwarnings("ignore:The 'future.infer_string' option is deprecated")
+@pytest.mark.filterwarnings("ignore:This setting will be removed in 0.14")
+@pytest.mark.filterwarnings("ignore:zarr v3 will become the only option")
+@pytest.mark.parametrize("version", [2, 3])
+def test_stores_of_zarr_are_read_as_files_are(tmp_path: Path, version: int) -> None:
+    anndata = pytest.importorskip("anndata", reason="AnnData needs Python 3.12 with pandas 3")
+    pytest.importorskip("zarr")
+    pandas = pytest.importorskip("pandas")
+    obs = pandas.DataFrame({"kind": pandas.Categorical(["lo", None])}, index=["c1", "c2"])
+    var = pandas.DataFrame({"lod": [2.0, np.nan, 4]}, index=["g1", "g2", "g3"])
+    path = tmp_path / "x.zarr"
+    with anndata.settings.override(zarr_write_format=version):
+        anndata.AnnData(DENSE, obs=obs, var=var).write_zarr(path)
+    assert read(path) == RATINGS
+    found = read(path, columns="upper=lod", unstored="limit")
+    assert found == RATINGS | {("c1", "g1"): 2, ("c1", "g3"): 4, ("c2", "g1"): 2}
+    assert set(uppers(tmp_path / "out.h5")) == {("c1", "g1"), ("c1", "g3"), ("c2", "g1")}
+    assert "it has var/lod, obs/kind" in refused(path, "--columns", "upper=nothing")
+    assert features(path, "user") == {"user": ["c1", "c2"], "kind": ["lo", None]}
+
+
+def test_a_store_of_zarr_says_what_reads_it(tmp_path: Path) -> None:
+    """Also where its library is not installed."""
+    path = tmp_path / "x.zarr"
+    path.mkdir()
+    (path / "zarr.json").write_text('{"zarr_format": 3, "node_type": "group", "attributes": {}}')
+    assert "none of AnnData: read it by xarray.open_zarr" in refused(path)
+    (path / "zarr.json").write_text('{"attributes": {"encoding-type": "anndata"}}')
+    assert str(path) in refused(path)
+    (path / "zarr.json").write_text("{")
+    assert "cannot be read" in refused(path)
