@@ -113,4 +113,4 @@ def test_other_folders_are_refused(tmp_path: Path) -> None:
     (tmp_path / "store").mkdir()
     assert "is not a file" in refused(tmp_path / "store")
     (tmp_path / "store" / "zarr.json").write_text("{}")
-    assert "anndata.read_zarr" in refused(tmp_path / "store")
+    assert "xarray.open_zarr" in refused(tmp_path / "store")
