@@ -158,6 +158,30 @@ class Exposure:
         exposure[:, self._regressed] *= self.changes
         return exposure
 
+    def reason(self, rated: Int32, items: Int32) -> Int32:
+        """Return the rated item that adds most to a user's score of each item: max_k W_kj.
+
+        Parameters
+        ----------
+        rated : (r,) int32
+            The items that the user rated, as for `scores`, which has checked their rows.
+        items : (m,) int32
+
+        Returns
+        -------
+        (m,) int32
+            -1 where no rated item adds to the score.
+        """
+        positions = self._position_of[rated]
+        rated = rated[positions >= 0]
+        columns = self._position_of[items]
+        if not len(rated):
+            return np.full(len(items), -1, np.int32)
+        weights = self.weights[positions[positions >= 0]][:, columns]
+        best = weights.argmax(axis=0)
+        is_reason = (columns >= 0) & (weights.max(axis=0) > 0)
+        return np.where(is_reason, rated[best], np.int32(-1))
+
     @cached_property
     def _regressed(self) -> Int32:
         """Items that take part in the regressions, ascending."""

@@ -37,7 +37,7 @@ from dsgmcmc.kernels.candidates import find_candidates
 from dsgmcmc.model.predictive.base import TINY, Predictive
 from dsgmcmc.posterior.cells.fitted_rows import FittedRows, UsersByRow
 from dsgmcmc.posterior.cells.predict import Predictor
-from dsgmcmc.posterior.index import unknown_names
+from dsgmcmc.posterior.index import shown, unknown_names
 from dsgmcmc.posterior.lists.caps import Caps, Ranked, positions_in_lists
 from dsgmcmc.posterior.lists.exposure_of_run import exposure_of, exposures
 from dsgmcmc.posterior.lists.liked import liked_from
@@ -549,8 +549,10 @@ def recommendations(
     ------
     dict of str to (m,) array
         Columns ``user_id, item_id, score, rank`` (1 for the best item); ``sd, q05, q95`` of the
-        predictor under every rule; ``ratings``, the number of training ratings of the item; and,
-        with `titles` (by row), ``item_name``. Names of several parts have a column for each part.
+        predictor under every rule; ``ratings``, the number of training ratings of the item; with
+        `titles` (by row), ``item_name``; and, with reasons, ``because``, the rated item that
+        exposes the user most to this one, and ``because_name``. Names of several parts have a
+        column for each part.
 
     Raises
     ------
@@ -569,6 +571,7 @@ def recommendations(
         names = np.concatenate([names, newcomers.vocabulary.ids])
     if users.unknown:
         names = np.concatenate([names, run.users.typed(users.unknown)])
+    history = History(len(run.users), rated, newcomers)
     for ranked in recommend(run, users.rows, ranking, rated, newcomers=newcomers):
         prediction = predictor(scored_rows(run, ranked.users, newcomers), ranked.items)
         columns: Columns = {
@@ -582,6 +585,34 @@ def recommendations(
             "ratings": counts[ranked.items],
         }
         if titles is not None:
-            item_names = [titles.get(item, "") for item in ranked.items.tolist()]
-            columns["item_name"] = np.array(item_names, dtype=object)
+            columns["item_name"] = _looked_up(titles, ranked.items)
+        if ranking.reasons:
+            columns |= _reasons(run, ranking, ranked, history, titles=titles)
         yield columns
+
+
+def _reasons(
+    run: Run,
+    ranking: Ranking,
+    ranked: RankedItems,
+    history: History,
+    *,
+    titles: dict[int, str] | None,
+) -> Columns:
+    """Return the columns ``because`` and, with titles, ``because_name``; empty without a reason."""
+    exposure = exposure_of(run, ranking.exposure)
+    reasons = np.full(len(ranked.items), -1, np.int32)
+    for user in np.unique(ranked.users).tolist():
+        of_user = ranked.users == user
+        (rated,) = history.of_users(np.array([user], np.int32), exposure.liked)
+        reasons[of_user] = exposure.reason(rated, ranked.items[of_user])
+    names = {row: shown(run.items.ids[row]) for row in set(reasons.tolist()) - {-1}}
+    columns = {"because": _looked_up(names, reasons)}
+    if titles is not None:
+        columns["because_name"] = _looked_up(titles, reasons)
+    return columns
+
+
+def _looked_up(texts: dict[int, str], rows: Int32) -> Array:
+    """Return the texts of rows, (m,) object; empty where there is none."""
+    return np.array([texts.get(row, "") for row in rows.tolist()], object)
