@@ -23,9 +23,9 @@ import numpy as np
 from dsgmcmc._version import __version__
 from dsgmcmc.errors import InputError, writing
 from dsgmcmc.posterior.cells.pair_draws import (
-    ObservedPairs,
     can_be_drawn,
     draw_pairs,
+    exact_or_nan,
     observed_tests,
     observed_training,
 )
@@ -41,6 +41,7 @@ from dsgmcmc.posterior.traces import (
     scalar_traces,
     traced,
 )
+from dsgmcmc.ratings.pairs import RatedPairs
 from dsgmcmc.settings import named
 from dsgmcmc.storage.files import check_target, write_file
 from dsgmcmc.tables.result import Table
@@ -294,7 +295,7 @@ class _TreeParts:
         run = self.run
         index, values = predictions(run)
         self.coords["pair"] = index
-        pairs: dict[str, ObservedPairs] = {}
+        pairs: dict[str, RatedPairs] = {}
         if len(index):
             self.groups["posterior"]["prediction"] = values
             self.dims["prediction"] = ["pair"]
@@ -321,9 +322,9 @@ class _TreeParts:
         self.coords["factor"] = 1 + np.arange(turned.shape[-1])
 
 
-def _groups_of_pairs(run: Run, pairs: ObservedPairs) -> dict[str, dict[str, Any]]:
+def _groups_of_pairs(run: Run, pairs: RatedPairs) -> dict[str, dict[str, Any]]:
     """Return observed ratings, and draws and scores of them if they can be drawn, by group."""
-    groups = {"observed_data": {"rating": pairs.exact_or_nan()}}
+    groups = {"observed_data": {"rating": exact_or_nan(pairs)}}
     if can_be_drawn(run):
         drawn = draw_pairs(run, pairs)
         groups["posterior_predictive"] = {"rating": drawn.rating}
@@ -331,7 +332,7 @@ def _groups_of_pairs(run: Run, pairs: ObservedPairs) -> dict[str, dict[str, Any]
     return groups
 
 
-def _names_of_pairs(run: Run, pairs: ObservedPairs) -> dict[str, Array]:
+def _names_of_pairs(run: Run, pairs: RatedPairs) -> dict[str, Array]:
     """Return the names of users and items of pairs."""
     return _names_of(run.users, pairs.users) | _names_of(run.items, pairs.items)
 

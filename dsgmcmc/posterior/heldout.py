@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from dsgmcmc.posterior.progress import newest_states
 from dsgmcmc.posterior.run import Run, once
 from dsgmcmc.posterior.scores import Scored
 from dsgmcmc.ratings.format import known_by_bounds
+from dsgmcmc.ratings.pairs import select
 from dsgmcmc.settings import named
 from dsgmcmc.storage.rundir import Facts, RunDirectory
 from dsgmcmc.storage.store import Key, Snapshot
@@ -87,15 +88,7 @@ class TestPredictions(NamedTuple):
 
     def exact(self) -> TestPredictions:
         """Return the predictions of the ratings that are not known only by bounds."""
-        chosen = ~self.bounded
-        if chosen.all():
-            return self
-        arrays: dict[str, Any] = {
-            name: value[chosen]
-            for name, value in self._asdict().items()
-            if isinstance(value, np.ndarray)
-        }
-        return self._replace(**arrays)
+        return select(self, ~self.bounded)
 
     def point(self, law: type[Law]) -> Float64:
         """Return the predictions of the ratings, in their units, as `predict` returns them.

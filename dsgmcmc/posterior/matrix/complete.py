@@ -26,6 +26,7 @@ from dsgmcmc.posterior.matrix.draws import MatrixDraws
 from dsgmcmc.posterior.matrix.known import BoundedCells, cells_in_rows
 from dsgmcmc.posterior.moments import Estimates
 from dsgmcmc.posterior.run import Run
+from dsgmcmc.ratings.pairs import select
 from dsgmcmc.types import Array, Float64, Int32
 
 #: Cells of a block if products of matrices predict it, and if it is predicted draw by draw.
@@ -298,7 +299,7 @@ class Completion:
         """
         parts = []
         for start in range(0, len(bounded.row), PAIRS_WITHIN):
-            part = bounded.select(slice(start, start + PAIRS_WITHIN))
+            part = select(bounded, slice(start, start + PAIRS_WITHIN))
             draws = self.predictor.predictors.at(users[part.row], self.items[part.column])
             values = np.stack(
                 [

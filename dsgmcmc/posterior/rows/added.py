@@ -48,9 +48,9 @@ from dsgmcmc.posterior.rows.name_features import name_features_of
 from dsgmcmc.posterior.rows.new_ratings import NewRatings, joined_bounds
 from dsgmcmc.posterior.run import Run, once
 from dsgmcmc.ratings.file import Ratings
-from dsgmcmc.ratings.format import SLAB, row_slabs
 from dsgmcmc.ratings.names import array_of
-from dsgmcmc.types import Array, Factor, Float64, Int32
+from dsgmcmc.ratings.pairs import pairs_in_slabs, select
+from dsgmcmc.types import Array, Float64, Int32
 
 if TYPE_CHECKING:  # slow to import
     from scipy.sparse import csr_matrix
@@ -98,24 +98,11 @@ class RatingsOfRows(NamedTuple):
             bounds=joined_bounds(values, [part.bounds for part in parts]),
         )
 
-    def select(self, chosen: Array) -> RatingsOfRows:
-        """Return some ratings, by a mask or by their positions."""
-        bounds = self.bounds
-        if bounds is not None:
-            bounds = bounds[chosen]
-        return RatingsOfRows(
-            rows=self.rows[chosen],
-            others=self.others[chosen],
-            values=self.values[chosen],
-            weights=self.weights[chosen],
-            bounds=bounds,
-        )
-
     def last_of_pairs(self, others: int) -> RatingsOfRows:
         """Return the last rating of every pair, given the number of the run's items (or users)."""
         pairs = self.rows.astype(np.int64) * others + self.others
         last = len(pairs) - 1 - np.unique(pairs[::-1], return_index=True)[1]
-        return self.select(last)
+        return select(self, last)
 
 
 # ---------------------------------------------------------- new ratings with the ratings of the run
@@ -164,7 +151,8 @@ def fold_in(run: Run, new: NewRatings) -> tuple[FoldIn, list[str]]:
         values=np.asarray(new.values),
         weights=new.weights,
         bounds=new.bounds,
-    ).select(used)
+    )
+    ratings = select(ratings, used)
     rows_in_run = vocabulary.index_of(ids)
     described = new.described
     of_names = name_features_of(run, new.entity)
@@ -243,26 +231,17 @@ def training_ratings(ratings: Ratings, entity: str, rows: Int32) -> RatingsOfRow
     position_of = np.full(max(ratings.n_rows, ratings.n_cols), -1)
     position_of[rows] = np.arange(len(rows))
     parts = []
-    for start, stop in row_slabs(ratings.row_indptr, SLAB):
-        slab = ratings.slab("train", start, stop)
-        rows = (start + slab.rows).astype(np.int32)
-        if ratings.orientation.factor_of(entity) == Factor.W:
-            raters = rows
-            rated = slab.indices
-        else:
-            raters = slab.indices
-            rated = rows
-        bounds = None
-        if slab.bounds is not None:
-            bounds = np.column_stack(slab.bounds)
+    for pairs in pairs_in_slabs(ratings, "train"):
+        by_entity = {"user": pairs.users, "item": pairs.items}
+        assert pairs.weights is not None
         of_slab = RatingsOfRows(
-            rows=position_of[raters],
-            others=rated,
-            values=slab.values,
-            weights=slab.precisions,
-            bounds=bounds,
+            rows=position_of[by_entity[entity]],
+            others=by_entity[OTHER[entity]],
+            values=pairs.values,
+            weights=pairs.weights,
+            bounds=pairs.bounds,
         )
-        parts.append(of_slab.select(of_slab.rows >= 0))
+        parts.append(select(of_slab, of_slab.rows >= 0))
     return RatingsOfRows.joined(parts)
 
 
