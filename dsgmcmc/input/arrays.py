@@ -34,6 +34,7 @@ from dsgmcmc.input.roles import (
     refuse_rounded,
 )
 from dsgmcmc.input.sources.annotated import (
+    MatrixCells,
     cells_of,
     data_array_of,
     is_annotated,
@@ -41,11 +42,8 @@ from dsgmcmc.input.sources.annotated import (
     refuse_modalities,
 )
 from dsgmcmc.input.sources.columns import MemoryTable
-from dsgmcmc.input.sources.labelled import refuse_filling
-from dsgmcmc.input.sources.matrix import stored_cells
 from dsgmcmc.input.values import not_rated_sql
 from dsgmcmc.input.wide import ENTRIES, Block, Cells, WideMatrix, describe_matrix
-from dsgmcmc.parallel.machine import memory_for_data
 from dsgmcmc.ratings.names import main_role, names_of, part_role, part_sql
 from dsgmcmc.ratings.reading import NOTHING_SAID, Reading
 from dsgmcmc.settings import in_python, short_repr
@@ -219,12 +217,10 @@ def memory_table(X: Any, y: Any, form: Reading, *, timed: bool) -> RatingsTable:
             )
         if y is not None:
             raise InputError("X is a matrix of ratings, so y must be left out")
-    if is_annotated(X):
-        table = _annotated_table(X, form)
+    if is_annotated(X) or scipy.sparse.issparse(X):
+        table = _table_of_cells(cells_of(X, form))
     elif wide:
         table = _wide_table(X, form)
-    elif scipy.sparse.issparse(X):
-        table = _table_of(_sparse_columns(X, form), cells=True)
     else:
         table = _long_table(X, y, form.columns, timed=timed).marked(form)
     return table._replace(reading=form._replace(matrix=bool(table.about)))
@@ -256,26 +252,12 @@ def _table_of(
     return RatingsTable(file, {role: k for k, role in enumerate(columns)}, labels=labels)
 
 
-def _annotated_table(X: Any, choice: Reading) -> RatingsTable:
-    """Return the known cells of an AnnData object."""
-    matrix, (row, col, values) = cells_of(X, choice)
-    columns = {"user": matrix.users[row], "item": matrix.items[col], "rating": values}
-    return _table_of(columns, cells=True)._replace(about=matrix.about)
-
-
-def _sparse_columns(X: Any, choice: Reading) -> dict[str, Array]:
-    """Return user, item and rating of the entries of a sparse matrix, or of all its cells."""
-    if choice.unstored == "zero":
-        refuse_filling("the sparse matrix", X.shape, memory_for_data())
-        dense = X.toarray()
-        row, col = np.nonzero(~np.isnan(dense))
-        return {"user": row, "item": col, "rating": dense[row, col]}
-    entries = stored_cells(X)
-    return {
-        "user": entries.row.astype(np.int64),
-        "item": entries.col.astype(np.int64),
-        "rating": entries.data,
-    }
+def _table_of_cells(cells: MatrixCells) -> RatingsTable:
+    """Return the known cells of a matrix."""
+    columns = {"user": cells.row, "item": cells.col, "rating": cells.values}
+    if cells.users is not None and cells.items is not None:
+        columns |= {"user": cells.users[cells.row], "item": cells.items[cells.col]}
+    return _table_of(columns, cells=True)._replace(about=cells.about)
 
 
 def _long_table(X: Any, y: Any, columns: Columns, *, timed: bool) -> RatingsTable:

@@ -5,12 +5,20 @@ They are known by their attributes, so that their libraries need not be loaded.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from dsgmcmc.errors import InputError
-from dsgmcmc.input.sources.labelled import LabelledMatrix, as_texts, known_cells, select
+from dsgmcmc.input.sources.labelled import (
+    LabelledMatrix,
+    as_texts,
+    cells_of_array,
+    known_cells,
+    refuse_filling,
+    select,
+)
+from dsgmcmc.input.sources.matrix import stored_cells
 from dsgmcmc.parallel.machine import memory_for_data
 from dsgmcmc.ratings.reading import Reading
 from dsgmcmc.tables.frames import is_data_array
@@ -83,15 +91,48 @@ def annotated_matrix(X: Any, choice: Reading) -> LabelledMatrix:
     return LabelledMatrix(as_texts(X.obs_names), as_texts(X.var_names), values, about)
 
 
-def cells_of(X: Any, choice: Reading) -> tuple[LabelledMatrix, tuple[Array, Array, Array]]:
-    """Return the matrix of an AnnData object, and row, column and value of its known cells."""
-    matrix = annotated_matrix(X, choice)
-    return matrix, known_cells("the AnnData object", matrix, choice, memory_for_data())
+class MatrixCells(NamedTuple):
+    """Cells of a matrix that are ratings.
+
+    Attributes
+    ----------
+    shape : (int, int)
+    row, col, values : (q,) array
+    users, items : (n,) and (J,) array, or None
+        Names of the rows and columns; None if they are numbered.
+    about : str
+        What rows, columns and values are.
+    """
+
+    shape: tuple[int, int]
+    row: Array
+    col: Array
+    values: Array
+    users: Array | None = None
+    items: Array | None = None
+    about: str = ""
+
+    def filled(self) -> Float64:
+        """Return all cells, with NaN in those that are not known."""
+        cells = np.full(self.shape, np.nan)
+        cells[self.row, self.col] = self.values
+        return cells
 
 
-def filled_of(X: Any, choice: Reading) -> tuple[LabelledMatrix, Float64]:
-    """Return the matrix of an AnnData object, and its cells with NaN where they are not known."""
-    matrix, (row, col, cells) = cells_of(X, choice)
-    values = np.full(matrix.values.shape, np.nan)
-    values[row, col] = cells
-    return matrix, values
+def cells_of(X: Any, choice: Reading) -> MatrixCells:
+    """Return the known cells of an AnnData object, or of a SciPy sparse matrix.
+
+    Raises InputError if it cannot be read, or too little memory is left for its zeros.
+    """
+    limit = memory_for_data()
+    if is_annotated(X):
+        matrix = annotated_matrix(X, choice)
+        row, col, values = known_cells("the AnnData object", matrix, choice, limit)
+        shape = matrix.values.shape
+        return MatrixCells(shape, row, col, values, matrix.users, matrix.items, matrix.about)
+    if choice.unstored == "zero":
+        refuse_filling("the sparse matrix", X.shape, limit)
+        return MatrixCells(X.shape, *cells_of_array(X.toarray()))
+    entries = stored_cells(X)
+    row = entries.row.astype(np.int64)
+    return MatrixCells(X.shape, row, entries.col.astype(np.int64), entries.data)

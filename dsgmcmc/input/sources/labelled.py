@@ -91,10 +91,10 @@ def known_cells(
         return _cells_of_sparse(where, values, choice, limit)
     refuse_unstored(where, choice)
     refuse_cells(where, values.shape, limit)
-    return _cells_of_array(values)
+    return cells_of_array(values)
 
 
-def _cells_of_array(values: Array) -> tuple[Array, Array, Array]:
+def cells_of_array(values: Array) -> tuple[Array, Array, Array]:
     """Return row, column and value of the cells of an array that are not NaN."""
     row, col = np.nonzero(~np.isnan(values))
     return row, col, values[row, col].astype(np.float64)
@@ -124,7 +124,7 @@ def _cells_of_sparse(
             " them up (SciPy: sum_duplicates), or remove them"
         )
     if choice.unstored == "zero":
-        return _cells_of_array(values.toarray())
+        return cells_of_array(values.toarray())
     return entries.row, entries.col, entries.data.astype(np.float64)
 
 
