@@ -165,42 +165,46 @@ def _labels(run: Run, entity: str) -> dict[str, Array]:
     return labels
 
 
-def _columns(run: Run) -> list[tuple[str, int]]:
-    """Return the names and positions of the columns of theta, the bias first."""
+def _factors(
+    run: Run, entity: str, first: Mapping[str, Any], thetas: Mapping[str, Array]
+) -> dict[str, Array]:
+    """Return a table of all users or items: labels, what all have alike, and columns of theta.
+
+    `thetas` has arrays, (n, D), by the endings of the names of columns; the bias comes first.
+    """
+    table = _labels(run, entity)
+    n = len(table["side"])
+    table |= {name: np.full(n, value) for name, value in first.items()}
     rank = run.config.rank
     columns = [(f"factor_{k + 1}", k) for k in range(rank)]
     if run.config.biases:
         columns.insert(0, ("bias", rank))
-    return columns
+    for name, k in columns:
+        for ending, theta in thetas.items():
+            table[f"{name}{ending}"] = np.ascontiguousarray(theta[:, k])
+    return table
 
 
 def _moment_tables(run: Run) -> Iterator[dict[str, Array]]:
     """Yield a table of moments for every chain and entity."""
     for chain, moments in zip(run.chains, run.moments, strict=True):
         for entity in ENTITIES:
-            table = _labels(run, entity)
-            table["chain"] = np.full(len(table["side"]), chain)
-            table["ratings"] = run.counts(entity)
-            for name, k in _columns(run):
-                table[name] = np.ascontiguousarray(moments.mean[entity][:, k])
-                table[f"{name}_sd"] = np.sqrt(np.ascontiguousarray(moments.variance[entity][:, k]))
-            yield table
+            thetas = {"": moments.mean[entity], "_sd": np.sqrt(moments.variance[entity])}
+            yield _factors(run, entity, {"chain": chain, "ratings": run.counts(entity)}, thetas)
 
 
 def _draw_tables(run: Run) -> Iterator[dict[str, Array]]:
     """Yield a table of factors for every saved draw and entity."""
     for position, (chain, iteration) in enumerate(run.draws):
         draw = run.draw(position)
+        first = {
+            "chain": chain,
+            "iteration": iteration,
+            "weight": run.draw_weights[position],
+            "tau": draw.tau,
+        }
         for entity in ENTITIES:
-            table = _labels(run, entity)
-            n = len(table["side"])
-            table["chain"] = np.full(n, chain)
-            table["iteration"] = np.full(n, iteration)
-            table["weight"] = np.full(n, run.draw_weights[position])
-            table["tau"] = np.full(n, draw.tau)
-            for name, k in _columns(run):
-                table[name] = np.ascontiguousarray(draw.theta[entity][:, k])
-            yield table
+            yield _factors(run, entity, first, {"": draw.theta[entity]})
 
 
 def to_datatree(run: Run, *, training: bool = False) -> Any:

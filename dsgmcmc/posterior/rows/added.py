@@ -23,11 +23,11 @@ to rows that the run knows.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from zlib import crc32
 
 import numpy as np
@@ -54,6 +54,9 @@ from dsgmcmc.types import Array, Float64, Int32
 
 if TYPE_CHECKING:  # slow to import
     from scipy.sparse import csr_matrix
+
+P = TypeVar("P")
+T = TypeVar("T")
 
 #: Draws of theta given g and the values of ratings within bounds, and of these given theta.
 GIBBS_SWEEPS = 10
@@ -390,7 +393,7 @@ class FoldIn:
         self._all = np.arange(len(names))
         self._seed: Sequence[int] | None = None  # of draws of normal rows
         self._contents: dict[int, bytes] = {}  # hashes of rows
-        #: What other objects of the run have solved, too (`_keep`); what was solved last is last.
+        #: What other objects of the run have solved, too (`_kept_of`), the latest last.
         self._kept: dict[Any, Any] = run.kept.setdefault((FoldIn, names.entity), {})
 
     def rated(self, row: int, bound: float | None = None) -> Int32:
@@ -427,9 +430,9 @@ class FoldIn:
             if self._ends[k] == self._ends[k + 1]:
                 continue
             if self.run.config.law.is_conditionally_gaussian():
-                of_row = self._normal(position, k)
+                of_row = self._kept_of(k, position, self._normal)
             else:
-                of_row = self._drawn(k)[position]
+                of_row = self._kept_of(k, None, self._drawn)[position]
             rows.mean[index] = of_row.mean
             rows.noise[index] = of_row.noise
             if of_row.covariance is None:
@@ -474,39 +477,35 @@ class FoldIn:
             content.update(features.indices.tobytes() + features.data.tobytes())
         return content.digest()
 
-    def _found(self, k: int, position: int | None) -> Any:
-        """Return what was kept of a row, if its ratings and features are the same; else None."""
-        kept = self._kept.get((self._name(k), position))
-        if kept is None or kept[0] != self._content(k):
-            return None
-        return kept[1]
-
     def _name(self, k: int) -> Any:
         """Return the name of a row."""
         (name,) = self.vocabulary.ids[k : k + 1].tolist()
         return name
 
-    def _keep(self, k: int, position: int | None, value: Any) -> None:
-        """Keep a row at a draw, or at all, in place of what its name had with fewer ratings.
+    def _kept_of(self, k: int, position: P, solve: Callable[[int, P], T]) -> T:
+        """Return a row at a draw, or at all: solved once for its name, ratings and features.
 
-        If rows are too many, the first is forgotten.
+        If the rows that are kept are too many, the first is forgotten.
         """
+        place = (self._name(k), position)
+        content, solved = self._kept.get(place, (None, None))
+        if content == self._content(k):
+            kept: T = solved
+            return kept
+        solved = solve(k, position)
         width = self.run.config.rank + self.run.config.biases
         most = KEPT_BYTES // (8 * width * (width + 1))
         if not self.run.config.law.is_conditionally_gaussian():
             most = MOST_DRAWN
-        place = (self._name(k), position)
         self._kept.pop(place, None)
-        self._kept[place] = (self._content(k), value)
+        self._kept[place] = (self._content(k), solved)
         while len(self._kept) > most:
             first, *_ = list(self._kept)  # a copy, because other threads may change it
             self._kept.pop(first, None)
+        return solved
 
-    def _normal(self, position: int, k: int) -> NewRow:
+    def _normal(self, k: int, position: int) -> NewRow:
         """Return a row with ratings, which is normal given its noise scale, at a saved draw."""
-        found: NewRow | None = self._found(k, position)
-        if found is not None:
-            return found
         draw = self.run.draw(position)
         mean, covariance, noise = normal_row(
             self.run.config.law,
@@ -517,15 +516,10 @@ class FoldIn:
             ),
             rng=np.random.default_rng([0, position, self._number(k)]),
         )
-        solved = NewRow(mean, noise, covariance=covariance)
-        self._keep(k, position, solved)
-        return solved
+        return NewRow(mean, noise, covariance=covariance)
 
-    def _drawn(self, k: int) -> list[NewRow]:
+    def _drawn(self, k: int, _: None) -> list[NewRow]:
         """Return a row with ratings, drawn at every saved draw."""
-        found: list[NewRow] | None = self._found(k, None)
-        if found is not None:
-            return found
         law = self.run.config.law
         positions = range(len(self.run.draws))
         priors = []
@@ -540,7 +534,6 @@ class FoldIn:
             if own.parameters is not None:
                 parameters = own.parameters[position]
             solved.append(NewRow(theta[position], 1 / own.scale[position], parameters))
-        self._keep(k, None, solved)
         return solved
 
     def _prior(self, position: int) -> NewRowPrior:
