@@ -185,7 +185,7 @@ def _are_plain(columns: Mapping[str, Array]) -> bool:
     return True
 
 
-def _is_plain_name(name: Any) -> bool:
+def _is_plain_name(name: object) -> bool:
     """Whether a name is a text that neither ends in blanks nor may be a number with a point."""
     return type(name) is str and _PLAIN_NAME.fullmatch(name) is not None
 

@@ -46,11 +46,6 @@ def bounds_of_text(text: str) -> tuple[str, str]:
     return bounds[0], bounds[1]
 
 
-def is_bound(text: str) -> bool:
-    """Whether a text is a bound."""
-    return bound_of(text) is not None
-
-
 def refuse_relations(db: Session, file: Source, first: int) -> None:
     """Raise InputError if relations in ``raw``, from row `first` on, are other words than known."""
     known = (*BELOW, *ABOVE, *EQUAL)

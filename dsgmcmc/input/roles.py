@@ -398,22 +398,18 @@ def assign_columns(heading: Heading, columns: Columns, *, timed: bool) -> dict[s
     Without a column of ratings, they are clicks (`_has_clicks`). The timestamp is optional unless
     the table is `timed`.
     """
-    return _assign(heading, _expand(heading, columns), timed=timed)
-
-
-def _assign(heading: Heading, columns: dict[str, str], *, timed: bool) -> dict[str, int]:
-    """Return positions as `assign_columns` does, given a column for each part of a name."""
+    expanded = _expand(heading, columns)
     names = heading.names or ()
-    clicks = columns.get("rating") == NO_COLUMN and NO_COLUMN not in names
+    clicks = expanded.get("rating") == NO_COLUMN and NO_COLUMN not in names
     if clicks:
-        columns = {role: name for role, name in columns.items() if role != "rating"}
-    if _has_clicks(heading, columns):
+        del expanded["rating"]
+    if _has_clicks(heading, expanded):
         clicks = True
-    if heading.names is None and not columns and heading.sample:
+    if heading.names is None and not expanded and heading.sample:
         refuse_unnamed(heading.where, heading.sample)
     roles = [role for role in ROLES if role != "rating" or not clicks]
-    if "rating" in roles and "rating" not in columns:
-        _refuse_two_ratings(heading, columns)
+    if "rating" in roles and "rating" not in expanded:
+        _refuse_two_ratings(heading, expanded)
     advice = f"use {named('columns')} user=NAME,item=NAME,rating=NAME"
     if timed:
         advice += ",timestamp=NAME"
@@ -421,7 +417,7 @@ def _assign(heading: Heading, columns: dict[str, str], *, timed: bool) -> dict[s
         advice += f", or {clicks_advice()}"
     positions = _locate(
         heading,
-        columns,
+        expanded,
         roles,
         advice=advice + _matrix_advice(heading.sample, names),
         optional=() if timed else ("timestamp",),

@@ -17,7 +17,7 @@ from dsgmcmc.posterior.progress import newest_states
 from dsgmcmc.posterior.run import Run, once
 from dsgmcmc.posterior.scores import Scored
 from dsgmcmc.ratings.format import known_by_bounds
-from dsgmcmc.ratings.pairs import select
+from dsgmcmc.ratings.pairs import join, select
 from dsgmcmc.settings import named
 from dsgmcmc.storage.rundir import Facts, RunDirectory
 from dsgmcmc.storage.store import Key, Snapshot
@@ -188,9 +188,4 @@ def _predict_test(run: Run) -> TestPredictions:
             f"{run.path} has not ended: its test ratings are predicted when its job ends, or is"
             " stopped"
         )
-    parts = [part._asdict() for part in _pooled(run.states, run.facts)]
-    joined = {}
-    for field, first in parts[0].items():
-        if isinstance(first, np.ndarray):
-            joined[field] = np.concatenate([part[field] for part in parts])
-    return TestPredictions(**joined, limits=run.limits, resolution=resolution_from(run.facts))
+    return join([*_pooled(run.states, run.facts)])

@@ -54,6 +54,8 @@ from dsgmcmc.storage.store import Key, is_intact, read_manifest, write_snapshot
 from dsgmcmc.tables.frames import plain_values
 from dsgmcmc.types import Array, Factor, Float64, Int32, Int64
 
+#: Original names of users or items.
+Names = Sequence[Any] | Array
 #: The factor that has the rows, or the columns, of the ratings file.
 FACTOR_OF: dict[Side, str] = {"rows": "W", "cols": "H"}
 #: The side of the ratings file that is the rows of a factor.
@@ -238,7 +240,7 @@ class Vocabulary:
         by_part = columns_of(names, self.integer_parts)
         return dict(zip(self.columns, by_part, strict=True))
 
-    def index_of(self, names: Sequence[Any] | Array, *, refuse: bool = False) -> Int32:
+    def index_of(self, names: Names, *, refuse: bool = False) -> Int32:
         """Look up the factor rows of some names.
 
         Parameters
@@ -276,7 +278,7 @@ class Vocabulary:
         rows = self.index_of(names)
         return rows[rows >= 0].astype(np.int64)
 
-    def typed(self, names: Sequence[Any] | Array) -> Array:
+    def typed(self, names: Names) -> Array:
         """Convert names to the type of `ids`, int64 or object.
 
         A name of several parts is a tuple, or a text such as ``station=s3,day=d4``. Raises
@@ -433,7 +435,7 @@ def refuse_unknown_in(path: Path, names: Mapping[str, Iterable[Any]], hint: str 
         )
 
 
-def refuse_unknown(vocabulary: Vocabulary, names: Sequence[Any] | Array) -> Int32:
+def refuse_unknown(vocabulary: Vocabulary, names: Names) -> Int32:
     """Return the factor rows of names, as `Vocabulary.index_of` does.
 
     Raises InputError, which says how users and items become known, if a name is unknown.

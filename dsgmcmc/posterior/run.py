@@ -524,6 +524,11 @@ class Run:
         return ratings
 
 
+def integer_parts(run: Run) -> dict[str, list[bool]]:
+    """Return which parts of the names of users, and of items, are integers."""
+    return {entity: run.vocabulary(entity).integer_parts for entity in ENTITIES}
+
+
 def once(run: Run, key: type | tuple[object, ...], make: Callable[[], T]) -> T:
     """Return what `make` makes of a run, which keeps it by its key."""
     if key not in run.kept:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -44,6 +44,25 @@ def select(columns: Columns, chosen: Array | slice) -> Columns:
     return columns._make(
         column[chosen] if isinstance(column, np.ndarray) else column for column in columns
     )
+
+
+def join(parts: Sequence[Columns]) -> Columns:
+    """Return the elements of all arrays, one part after the other; what is no array is the first's.
+
+    If some parts have ``bounds``, those of others are their ``values``, twice.
+    """
+    joined = []
+    for name in parts[0]._fields:
+        columns = [part._asdict()[name] for part in parts]
+        if name == "bounds" and any(column is not None for column in columns):
+            for k, column in enumerate(columns):
+                if column is None:
+                    columns[k] = np.column_stack([parts[k]._asdict()["values"]] * 2)
+        if isinstance(columns[0], np.ndarray):
+            joined.append(np.concatenate(columns))
+        else:
+            joined.append(columns[0])
+    return parts[0]._make(joined)
 
 
 def rated_pairs(ratings: Ratings, part: Split) -> RatedPairs:

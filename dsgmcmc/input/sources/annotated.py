@@ -25,17 +25,17 @@ from dsgmcmc.tables.frames import is_data_array
 from dsgmcmc.types import Array, Float64
 
 
-def is_annotated(X: Any) -> bool:
+def is_annotated(X: object) -> bool:
     """Whether this is an AnnData object."""
     return all(hasattr(X, name) for name in ("obs_names", "var_names", "layers"))
 
 
-def is_dataset(X: Any) -> bool:
+def is_dataset(X: object) -> bool:
     """Whether this is a Dataset of xarray."""
     return hasattr(X, "data_vars") and hasattr(X, "dims")
 
 
-def is_labelled(X: Any) -> bool:
+def is_labelled(X: object) -> bool:
     """Whether this is a matrix whose rows and columns have names, other than a data frame."""
     return is_data_array(X) or is_annotated(X) or is_dataset(X)
 

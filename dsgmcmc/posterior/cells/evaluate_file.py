@@ -17,7 +17,7 @@ from dsgmcmc.posterior.index import refuse_unknown_in
 from dsgmcmc.posterior.rated import read_rated
 from dsgmcmc.posterior.rows.columns import columns_of_file
 from dsgmcmc.posterior.rows.new_ratings import with_clicks
-from dsgmcmc.posterior.run import Run
+from dsgmcmc.posterior.run import Run, integer_parts
 from dsgmcmc.posterior.settings import EvaluateSettings, PredictOptions
 from dsgmcmc.ratings.names import names_of
 from dsgmcmc.tables.usual import find_column
@@ -29,7 +29,7 @@ if TYPE_CHECKING:  # loads DuckDB
 
 
 def read_rated_file(
-    run: Run, path: Path, columns: Columns, missing: Any = None
+    run: Run, path: Path, columns: Columns, missing: object = None
 ) -> dict[str, Array]:
     """Read new ratings of a run from a file, in `columns` or those that its own ratings had.
 
@@ -39,11 +39,10 @@ def read_rated_file(
     from dsgmcmc.input.file_ratings import read_ratings_file
     from dsgmcmc.input.values import parse_missing
 
-    integers = {entity: run.vocabulary(entity).integer_parts for entity in ENTITIES}
     reading = run.reading
     if missing is not None:
         reading = reading._replace(missing=parse_missing(missing))
-    read = read_ratings_file(path, partial(_columns_of, run, columns), integers, reading)
+    read = read_ratings_file(path, partial(_columns_of, run, columns), integer_parts(run), reading)
     return with_clicks(run, read)
 
 

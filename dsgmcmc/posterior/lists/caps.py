@@ -14,7 +14,7 @@ import numpy as np
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.index import SIDE_OF
 from dsgmcmc.posterior.run import Run
-from dsgmcmc.ratings.pairs import select
+from dsgmcmc.ratings.pairs import join, select
 from dsgmcmc.settings import named
 from dsgmcmc.types import Array, Float64, Int32, Int64, Mask
 
@@ -101,7 +101,7 @@ class Caps(NamedTuple):
                 break
             added = added[goes_on]
             added[self._are_full(taken[left])] = -np.inf
-        joined = Ranked(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+        joined = join(parts)
         return select(joined, np.argsort(joined.positions, kind="stable"))
 
     def _take(self, ranked: Ranked, taken: Int32, missing: Int64) -> Ranked:

@@ -26,7 +26,7 @@ Biometrika 25.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, partial
 from typing import Any, NamedTuple
 
@@ -46,6 +46,7 @@ from dsgmcmc.posterior.rated import Rated
 from dsgmcmc.posterior.rows.added import FoldIn, number_of_users
 from dsgmcmc.posterior.run import Run, once
 from dsgmcmc.posterior.settings import PATTERN_RULES, PredictOptions, RankingOptions
+from dsgmcmc.ratings.pairs import select
 from dsgmcmc.terminal import warn
 from dsgmcmc.types import Array, Float32, Float64, Int32, Int64, Mask
 
@@ -441,9 +442,7 @@ def _best_of_candidates(scorer: Scorer, users: Int32, added: Array, top: int) ->
     missing = np.isneginf(scores)
     scores[missing] = scorer.scores_of_pairs(users[positions[missing]], items[missing])
     scores += added[positions, items]
-    order = np.lexsort((items, -_rounded(scores), positions))
-    chosen = order[positions_in_lists(positions[order]) < top]
-    return Ranked(positions[chosen], items[chosen], scores[chosen])
+    return _first(Ranked(positions, items, scores), _rounded(scores), top)
 
 
 def _may_be_best(
@@ -504,13 +503,20 @@ def _best(scores: Float64, top: int) -> Ranked:
         chosen = np.isfinite(scores)
     positions, items = np.nonzero(chosen)
     values = scores[positions, items]
-    order = np.lexsort((items, -values, positions))
-    listed = order[positions_in_lists(positions[order]) < top]
-    return Ranked(positions[listed], items[listed].astype(np.int32), values[listed])
+    return _first(Ranked(positions, items.astype(np.int32), values), values, top)
+
+
+def _first(ranked: Ranked, keys: Float64, top: int) -> Ranked:
+    """Return the items of every user with the largest keys, in their order; equal ones by row."""
+    order = np.lexsort((ranked.items, -keys, ranked.positions))
+    return select(ranked, order[positions_in_lists(ranked.positions[order]) < top])
 
 
 def allowed_items(
-    run: Run, candidates: Any, exclude: Any, tell: Callable[[str], None] = warn
+    run: Run,
+    candidates: Sequence[Any] | None,
+    exclude: Sequence[Any] | None,
+    tell: Callable[[str], None] = warn,
 ) -> Mask:
     """Return the mask (items,) of items that may be recommended.
 
@@ -531,7 +537,7 @@ def allowed_items(
     return among
 
 
-def _known(run: Run, option: str, names: Any, tell: Callable[[str], None]) -> Int32:
+def _known(run: Run, option: str, names: Sequence[Any], tell: Callable[[str], None]) -> Int32:
     """Return the rows of the items that the run knows; `tell` gets a note on other names."""
     rows = run.items.index_of(names)
     unknown = run.items.typed(names)[rows < 0].tolist()

@@ -26,7 +26,7 @@ from dsgmcmc.posterior.matrix.draws import MatrixDraws
 from dsgmcmc.posterior.matrix.known import BoundedCells, cells_in_rows
 from dsgmcmc.posterior.moments import Estimates
 from dsgmcmc.posterior.run import Run
-from dsgmcmc.ratings.pairs import select
+from dsgmcmc.ratings.pairs import join, select
 from dsgmcmc.types import Array, Float64, Int32
 
 #: Cells of a block if products of matrices predict it, and if it is predicted draw by draw.
@@ -304,7 +304,7 @@ class Completion:
                 ]
             )
             parts.append(Within.of(values, draws.weights, levels).between(part))
-        return Within(*map(np.concatenate, zip(*parts, strict=True)))
+        return join(parts)
 
     def _quantiles_within(
         self, p: Float64, draws: PredictorDraws, bounded: BoundedCells

@@ -11,7 +11,7 @@ from dsgmcmc.posterior.rows.new_ratings import NewRatings
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.ratings.file import Ratings
 from dsgmcmc.ratings.format import SPLITS, Split
-from dsgmcmc.ratings.pairs import rated_pairs, select
+from dsgmcmc.ratings.pairs import join, rated_pairs, select
 from dsgmcmc.types import Array, Float32, Float64, Int32, Int64
 
 if TYPE_CHECKING:  # slow to import
@@ -110,7 +110,7 @@ class KnownCells:
             for split in SPLITS:
                 bounded.append(_bounded_of(ratings, split))
                 self._parts.append(_matrix_of(ratings, split))
-        self._bounded = BoundedCells(*map(np.concatenate, zip(*bounded, strict=True)))
+        self._bounded = join(bounded)
 
     @property
     def number(self) -> int:

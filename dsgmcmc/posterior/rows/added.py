@@ -41,15 +41,15 @@ from dsgmcmc.model.parts import PARTS
 from dsgmcmc.model.predictive.base import reaches
 from dsgmcmc.model.rounding import truncated_gamma
 from dsgmcmc.posterior.draws import OTHER, Draw, RowsAtDraw
-from dsgmcmc.posterior.index import SIDE_OF, Vocabulary, unknown_names
+from dsgmcmc.posterior.index import SIDE_OF, Names, Vocabulary, unknown_names
 from dsgmcmc.posterior.levels import refuse_absent_levels, refuse_items_with_absent_levels
 from dsgmcmc.posterior.rows.drawn_rows import RatedRow, RatedRows, draw_rows
 from dsgmcmc.posterior.rows.name_features import name_features_of
-from dsgmcmc.posterior.rows.new_ratings import NewRatings, joined_bounds
+from dsgmcmc.posterior.rows.new_ratings import NewRatings
 from dsgmcmc.posterior.run import Run, once
 from dsgmcmc.ratings.file import Ratings
 from dsgmcmc.ratings.names import array_of
-from dsgmcmc.ratings.pairs import pairs_in_slabs, select
+from dsgmcmc.ratings.pairs import join, pairs_in_slabs, select
 from dsgmcmc.types import Array, Float64, Int32
 
 if TYPE_CHECKING:  # slow to import
@@ -88,18 +88,6 @@ class RatingsOfRows(NamedTuple):
     values: Array
     weights: Array
     bounds: Array | None = None
-
-    @classmethod
-    def joined(cls, parts: Sequence[RatingsOfRows]) -> RatingsOfRows:
-        """Return the ratings of all parts."""
-        values = [part.values for part in parts]
-        return cls(
-            rows=np.concatenate([part.rows for part in parts]),
-            others=np.concatenate([part.others for part in parts]),
-            values=np.concatenate(values),
-            weights=np.concatenate([part.weights for part in parts]),
-            bounds=joined_bounds(values, [part.bounds for part in parts]),
-        )
 
     def last_of_pairs(self, others: int) -> RatingsOfRows:
         """Return the last rating of every pair, given the number of the run's items (or users)."""
@@ -174,7 +162,7 @@ def fold_in(run: Run, new: NewRatings) -> tuple[FoldIn, list[str]]:
                     )
                 }
                 described = described | stored_features | new.described
-        ratings = RatingsOfRows.joined([old._replace(rows=known[old.rows]), ratings])
+        ratings = join([old._replace(rows=known[old.rows]), ratings])
     features = _stacked(described, ids, len(run.feature_names(new.entity)))
     if not run.facts.get("replicates"):
         ratings = ratings.last_of_pairs(len(other_vocabulary))
@@ -209,7 +197,7 @@ def fold_in_parts(run: Run, users: list[Any], new: NewRatings | None = None) -> 
     return fold_in(run, described)[0]
 
 
-def index_with(vocabulary: Vocabulary, names: Any, newcomers: FoldIn | None) -> Int32:
+def index_with(vocabulary: Vocabulary, names: Names, newcomers: FoldIn | None) -> Int32:
     """Return the rows of users or items by name, (n,); -1 for names that nothing knows.
 
     Rows that were folded in follow those of the run, and come before them for names of both.
@@ -245,7 +233,7 @@ def training_ratings(ratings: Ratings, entity: str, rows: Int32) -> RatingsOfRow
             bounds=pairs.bounds,
         )
         parts.append(select(of_slab, of_slab.rows >= 0))
-    return RatingsOfRows.joined(parts)
+    return join(parts)
 
 
 def _stored_features(run: Run, ratings: Ratings, entity: str, row: int) -> csr_matrix:
@@ -379,18 +367,15 @@ class FoldIn:
             refuse_absent_levels(run, ratings.others, ratings.values)
         else:
             refuse_items_with_absent_levels(run, run.items.index_of(names.ids))
-        order = np.argsort(ratings.rows, kind="stable")
-        self._ratings = ratings.values[order]
-        values = law.transform.scaled(self._ratings.astype(np.float64))
-        self._values = law.codes(values, run.levels)
-        self._others = ratings.others[order]
-        self._weights = ratings.weights[order]
-        self._bounds: Float64 | None = None
+        ratings = select(ratings, np.argsort(ratings.rows, kind="stable"))
+        values = law.transform.scaled(ratings.values.astype(np.float64))
+        bounds = None
         if ratings.bounds is not None:
-            bounds = ratings.bounds[order].astype(np.float64)
-            self._bounds = law.transform.scaled_bounds(bounds)
-        self._ends = np.searchsorted(ratings.rows[order], np.arange(len(names) + 1))
-        self._all = np.arange(len(names))
+            bounds = law.transform.scaled_bounds(ratings.bounds.astype(np.float64))
+        self._ratings = ratings
+        #: The same on the scale of the likelihood, levels by their numbers.
+        self._scaled = ratings._replace(values=law.codes(values, run.levels), bounds=bounds)
+        self._ends = np.searchsorted(ratings.rows, np.arange(len(names) + 1))
         self._seed: Sequence[int] | None = None  # of draws of normal rows
         self._contents: dict[int, bytes] = {}  # hashes of rows
         #: What other objects of the run have solved, too (`_kept_of`), the latest last.
@@ -401,11 +386,14 @@ class FoldIn:
 
         With a bound, only those that it rated at least that high.
         """
-        of_row = slice(self._ends[row], self._ends[row + 1])
-        others = self._others[of_row]
+        of_row = select(self._ratings, self._of(row))
         if bound is None:
-            return others
-        return others[reaches(self._ratings[of_row], bound)]
+            return of_row.others
+        return of_row.others[reaches(of_row.values, bound)]
+
+    def _of(self, k: int) -> slice:
+        """Return where the ratings of row `k` are."""
+        return slice(self._ends[k], self._ends[k + 1])
 
     def rows(self, position: int, chosen: Array) -> RowsAtDraw:
         """Return the distributions of new rows at a saved draw; rows that are drawn are numbers.
@@ -467,17 +455,17 @@ class FoldIn:
 
     def _hashed(self, k: int) -> bytes:
         """Hash the ratings and the features of a row."""
-        of_row = slice(self._ends[k], self._ends[k + 1])
         content = hashlib.sha256()
-        for array in (self._others, self._values, self._weights, self._bounds):
+        _, *arrays = select(self._scaled, self._of(k))
+        for array in arrays:
             if array is not None:
-                content.update(np.ascontiguousarray(array[of_row]).tobytes())
+                content.update(np.ascontiguousarray(array).tobytes())
         if self._features is not None:
             features = self._features[k]
             content.update(features.indices.tobytes() + features.data.tobytes())
         return content.digest()
 
-    def _name(self, k: int) -> Any:
+    def _name(self, k: int) -> object:
         """Return the name of a row."""
         (name,) = self.vocabulary.ids[k : k + 1].tolist()
         return name
@@ -550,7 +538,7 @@ class FoldIn:
         if step is None or not self.run.config.rounding_bounds_noise:
             return inf
         others = float(draw.noise_scale[OTHER[self.entity]].max(initial=1.0))
-        weight = float(self._weights[self._ends[k] : self._ends[k + 1]].max(initial=1.0))
+        weight = float(self._scaled.weights[self._of(k)].max(initial=1.0))
         return 1 / (step**2 * ROUNDING_VARIANCE * draw.tau * others * weight)
 
     def _of_features(self, draw: Draw, chosen: Array) -> Float64:
@@ -571,7 +559,11 @@ class FoldIn:
         draw = self.run.draw(position)
         prior = self._prior(position)
         centre = prior.mean + self._of_features(draw, np.array([k]))[0]
-        rated = self.rated(k)
+        of_row = select(self._scaled, self._of(k))
+        rated = of_row.others
+        bounds = of_row.bounds
+        if bounds is not None and np.array_equal(bounds[:, 0], bounds[:, 1]):
+            bounds = None
         for part in PARTS.values():
             term = part.of_rated(draw, self.entity, rated)
             if term is not None:
@@ -590,23 +582,14 @@ class FoldIn:
         return RatedRow(
             features=phi,
             offset=offset,
-            x=self._values[self._ends[k] : self._ends[k + 1]],
-            scales=scales * self._weights[self._ends[k] : self._ends[k + 1]],
+            x=of_row.values,
+            scales=scales * of_row.weights,
             effects=np.broadcast_to(np.asarray(variance, np.float64), len(phi)),
             centre=centre,
             precision=prior.precision,
             parameters=self._parameters(draw, rated),
-            bounds=self._bounds_of(k),
+            bounds=bounds,
         )
-
-    def _bounds_of(self, k: int) -> Float64 | None:
-        """Return the bounds of the ratings of row `k`; None if all are exact."""
-        if self._bounds is None:
-            return None
-        bounds = self._bounds[self._ends[k] : self._ends[k + 1]]
-        if np.array_equal(bounds[:, 0], bounds[:, 1]):
-            return None
-        return bounds
 
     def _parameters(self, draw: Draw, rated: Int32) -> Array | None:
         """Return the likelihood's parameters for the ratings of a row: for all, or for each."""
