@@ -49,7 +49,7 @@ from dsgmcmc.ratings.reading import NOTHING_SAID, Reading
 from dsgmcmc.settings import in_python, short_repr
 from dsgmcmc.tables.frames import as_frame, is_missing, plain_column, unmasked
 from dsgmcmc.tables.session import Session, open_small_session
-from dsgmcmc.tables.usual import ROLES, Columns, find_column, joined, shortened
+from dsgmcmc.tables.usual import Columns, find_column, joined, shortened, usual_roles
 from dsgmcmc.types import Array
 
 _MATRIX_ADVICE = (
@@ -322,7 +322,7 @@ def is_wide(X: Any, y: Any, form: Reading) -> bool:
             return False
         values = [X]
     else:
-        if form.columns or any(find_column(labels, role) is not None for role in ROLES):
+        if form.columns or usual_roles(labels):
             return False
         values = [np.asarray(X[label]) for label in labels]
     if X.shape[1] == 3 or not are_cells(values):

@@ -42,7 +42,7 @@ from dsgmcmc.input.sources.text import LONGEST_LINE, ParsedFile, ParsedMatrix, T
 from dsgmcmc.ratings.reading import NOTHING_SAID, Reading
 from dsgmcmc.settings import named
 from dsgmcmc.tables.session import Session, memory_of, reading
-from dsgmcmc.tables.usual import find_column
+from dsgmcmc.tables.usual import usual_roles
 
 _BLANKS = "blanks"  # any number of spaces and tabs
 _KONECT = "% *(?:sym|asym|bip) "  # the first line of a network of KONECT
@@ -327,7 +327,7 @@ def _commented_header(
     widths = {len(row) for row in rows}
     last = comments[-1]
     fields = _stripped(_split(last.lstrip("#%").lstrip(" "), delimiter))
-    has_usual_name = any(find_column(fields, role) is not None for role in ("user", "item"))
+    has_usual_name = bool(usual_roles(fields, ("user", "item")))
     is_as_wide = bool(widths & {len(fields), len(fields) + 1})
     if (
         is_as_wide

@@ -17,7 +17,7 @@ from dsgmcmc.input.sources.tables import SHOWN, holds, scalar
 from dsgmcmc.ratings.names import names_of, of_parts, part_role
 from dsgmcmc.settings import named
 from dsgmcmc.tables.session import Session, identifier, is_integer, is_rounded
-from dsgmcmc.tables.usual import Columns, find_column
+from dsgmcmc.tables.usual import Columns, usual_roles
 from dsgmcmc.types import Array
 
 CHUNK = 1_000_000  # pairs in NumPy arrays at a time
@@ -74,14 +74,14 @@ def load_pairs(
     parts = {role: of_role for role, of_role in labels.items() if len(of_role) > 1}
 
     def is_header(fields: list[str], rows: list[list[str]]) -> bool:
-        has_usual_name = [find_column(fields, role) is not None for role in ROLES]
-        if all(has_usual_name):
+        usual = usual_roles(fields, ROLES)
+        if len(usual) == len(ROLES):
             return True
         named_columns = set(expand_parts(chosen, fields).values())
         if any(not name.isdecimal() for name in named_columns):  # else positions of columns
             return named_columns <= set(fields)
         has_label = any(set(fields) & set(of_role) for of_role in labels.values())
-        return has_label or (not chosen and any(has_usual_name))
+        return has_label or (not chosen and bool(usual))
 
     file = open_table(db, path, is_header)
     if not file.header and not chosen and not parts and file.sample:

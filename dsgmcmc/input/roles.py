@@ -21,6 +21,7 @@ from dsgmcmc.tables.usual import (
     joined,
     shortened,
     simplified,
+    usual_roles,
 )
 from dsgmcmc.types import Array
 
@@ -96,7 +97,7 @@ def names_recur(names: Sequence[str], sample: Rows) -> bool:
 
     They are no row if a name is usual for users or items.
     """
-    if any(find_column(names, role) is not None for role in ("user", "item")):
+    if usual_roles(names, NAMED_ROLES):
         return False
     pairs = (pair for row in sample for pair in zip(names, row, strict=False))
     return any(name and name == text.strip() for name, text in pairs)
@@ -174,7 +175,7 @@ def _expand(heading: Heading, columns: Columns) -> dict[str, str]:
     if context in heading.names or context.isdecimal():
         return expanded
     others = [name for name in heading.names if name not in expanded.values()]
-    others = [name for name in others if all(find_column([name], role) is None for role in ROLES)]
+    others = [name for name in others if not usual_roles([name])]
     if others:
         choices = f"the context may be {shortened(others)}"
     else:
@@ -294,7 +295,7 @@ def _matrix_advice(sample: Rows, names: Sequence[str] = ()) -> str:
     """
     if not sample or not all(len(row) > 4 and all(map(_is_cell, row[1:])) for row in sample):
         return ""
-    if any(find_column(names[1:], role) is not None for role in ROLES):
+    if usual_roles(names[1:]):
         return ""
     if names and len({row[0] for row in sample}) < len(sample):
         return ""

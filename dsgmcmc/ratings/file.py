@@ -16,7 +16,7 @@ import os
 import shlex
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, suppress
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ from dsgmcmc.ratings.checks import (
     find_bad_cells,
     read_attribute,
     read_columns,
-    read_heading,
+    read_optional,
     read_reading,
 )
 from dsgmcmc.ratings.format import (
@@ -38,6 +38,7 @@ from dsgmcmc.ratings.format import (
     CHUNK,
     DIRECTIONS,
     FORMAT,
+    HEADING,
     IS_OPEN,
     ITEM_LEVELS,
     MAX_FEATURES,
@@ -487,14 +488,11 @@ class Ratings(AbstractContextManager["Ratings"]):
             raise self._wrong(
                 f"{found}, but this program reads {FORMAT!r} versions {known}: prepare it again"
             )
-        self.replicates: int = 0
-        if REPLICATES in self._file.attrs:
-            self.replicates = read_attribute(self._file.attrs, REPLICATES, int)
-        self.mean_weight: float | None = None
-        if MEAN_WEIGHT in self._file.attrs:
-            self.mean_weight = read_attribute(self._file.attrs, MEAN_WEIGHT, float)
-            if not 0 < self.mean_weight < np.inf:
-                raise self._wrong(f"its mean weight is {self.mean_weight}")
+        optional = partial(read_optional, self._file.attrs)
+        self.replicates: int = optional(REPLICATES, int) or 0
+        self.mean_weight: float | None = optional(MEAN_WEIGHT, float)
+        if self.mean_weight is not None and not 0 < self.mean_weight < np.inf:
+            raise self._wrong(f"its mean weight is {self.mean_weight}")
         self.n_rows: int = attributes["I"]
         self.n_cols: int = attributes["J"]
         self.nnz: int = attributes["nnz"]
@@ -514,12 +512,10 @@ class Ratings(AbstractContextManager["Ratings"]):
         self.item_levels = ITEM_LEVELS in self._file.attrs
         self.named_columns = read_columns(self._file.attrs)
         self.reading = read_reading(self._file.attrs)
-        self.heading = read_heading(self._file.attrs)
-        self._stored_resolution: float | None = None
-        if RESOLUTION in self._file.attrs:
-            self._stored_resolution = read_attribute(self._file.attrs, RESOLUTION, float)
-            if not 0 < self._stored_resolution <= 1:
-                raise self._wrong(f"its resolution is {self._stored_resolution}")
+        self.heading: str = optional(HEADING, str) or ""
+        self._stored_resolution: float | None = optional(RESOLUTION, float)
+        if self._stored_resolution is not None and not 0 < self._stored_resolution <= 1:
+            raise self._wrong(f"its resolution is {self._stored_resolution}")
         if not (
             self._has_possible_sizes() and self._has_possible_mean() and len(self.digest) == 64
         ):
@@ -539,17 +535,17 @@ class Ratings(AbstractContextManager["Ratings"]):
         """Check shapes and types of all data sets; read index pointers and numbers of ratings."""
         self._indptr: dict[str, Int64] = {}
         for part, nnz in zip(SPLITS, (self.nnz, self.nnz_test), strict=True):
-            self._dataset(f"{part}/indices", nnz, np.int32)
-            self._dataset(f"{part}/values", nnz, np.float32)
+            columns: dict[str, type] = {"indices": np.int32, "values": np.float32}
             if self.mean_weight is not None:
-                self._dataset(f"{part}/weight", nnz, np.float32)
+                columns["weight"] = np.float32
+            if f"{part}/lower" in self._file:  # in earlier files test ratings were exact
+                columns |= {"lower": np.float32, "upper": np.float32}
+            for name, dtype in columns.items():
+                self._dataset(f"{part}/{name}", nnz, dtype)
             self._dataset(f"{part}/indptr", self.n_rows + 1, np.int64)
             indptr: Int64 = self._read(f"{part}/indptr", 0, self.n_rows + 1)
             self._check_indptr(part, indptr, nnz)
             self._indptr[part] = indptr
-            if f"{part}/lower" in self._file:  # in earlier files test ratings were exact
-                self._dataset(f"{part}/lower", nnz, np.float32)
-                self._dataset(f"{part}/upper", nnz, np.float32)
         self.has_bounds = "train/lower" in self._data
         self.row_indptr = self._indptr["train"]
         self.test_indptr = self._indptr["test"]

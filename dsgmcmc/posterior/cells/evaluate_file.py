@@ -20,7 +20,7 @@ from dsgmcmc.posterior.rows.new_ratings import with_clicks
 from dsgmcmc.posterior.run import Run, integer_parts
 from dsgmcmc.posterior.settings import EvaluateSettings, PredictOptions
 from dsgmcmc.ratings.names import names_of
-from dsgmcmc.tables.usual import find_column
+from dsgmcmc.tables.usual import usual_roles
 from dsgmcmc.types import Int32
 
 if TYPE_CHECKING:  # loads DuckDB
@@ -52,7 +52,7 @@ def _columns_of(run: Run, columns: Columns, names: Set[str]) -> Columns | None:
     It is one if most of its columns are items, or if the run's ratings were one and no columns have
     usual names of users and items.
     """
-    has_roles = all(find_column(names, entity) is not None for entity in ENTITIES)
+    has_roles = len(usual_roles(names, ENTITIES)) == len(ENTITIES)
     if not columns and run.reading.matrix and not has_roles:
         return None
     items = {str(name) for name in run.items.ids.tolist()}

@@ -16,7 +16,7 @@ from dsgmcmc.posterior.draws import ENTITIES
 from dsgmcmc.posterior.rows.added import index_with
 from dsgmcmc.posterior.run import Run, integer_parts
 from dsgmcmc.tables.frames import as_frame
-from dsgmcmc.tables.usual import find_column
+from dsgmcmc.tables.usual import usual_roles
 from dsgmcmc.types import Array, Int32
 
 #: Names of items, or users and items of pairs, (n,) each.
@@ -49,7 +49,7 @@ def excluded_in_memory(run: Run, names: object) -> Exclusions:
 
 def _are_pairs(columns: list[Any]) -> bool:
     """Return whether columns have usual names of users and of items, as in tables of results."""
-    return all(find_column(columns, entity) is not None for entity in ENTITIES)
+    return len(usual_roles(columns, ENTITIES)) == len(ENTITIES)
 
 
 def by_user(

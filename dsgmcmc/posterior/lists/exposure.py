@@ -205,11 +205,8 @@ def recent_changes(ratings: Ratings) -> Float64 | None:
     if not ratings.temporal:
         return None
     slab = ratings.slab("train", 0, ratings.n_rows)
-    items: Int32 | Int64 = slab.indices
-    n_items = ratings.n_cols
-    if ratings.orientation.transposed:
-        items = slab.rows
-        n_items = ratings.n_rows
+    _, items = ratings.orientation.users_and_items(slab.rows, slab.indices.astype(np.int64))
+    _, n_items = ratings.orientation.users_and_items(ratings.n_rows, ratings.n_cols)
     is_recent = ratings.ages(0, ratings.n_rows) < RECENT
     n_rated = np.bincount(items, minlength=n_items)
     n_recent = np.bincount(items[is_recent], minlength=n_items)

@@ -155,12 +155,10 @@ def fold_in(run: Run, new: NewRatings) -> tuple[FoldIn, list[str]]:
         with run.open_ratings() as stored:
             old = training_ratings(stored, new.entity, rows_in_run[known])
             if run.feature_names(new.entity):
-                stored_features = {
-                    name: _stored_features(run, stored, new.entity, row)
-                    for name, row in zip(
-                        ids[known].tolist(), rows_in_run[known].tolist(), strict=True
-                    )
-                }
+                side = SIDE_OF[run.index.factors[new.entity]]
+                stored_features = {}
+                for name, row in zip(ids[known].tolist(), rows_in_run[known].tolist(), strict=True):
+                    stored_features[name] = stored.feature_slab(side, row, row + 1).matrix()
                 described = described | stored_features | new.described
         ratings = join([old._replace(rows=known[old.rows]), ratings])
     features = _stacked(described, ids, len(run.feature_names(new.entity)))
@@ -234,12 +232,6 @@ def training_ratings(ratings: Ratings, entity: str, rows: Int32) -> RatingsOfRow
         )
         parts.append(select(of_slab, of_slab.rows >= 0))
     return join(parts)
-
-
-def _stored_features(run: Run, ratings: Ratings, entity: str, row: int) -> csr_matrix:
-    """Read the features of a user (or item) that the run knows, (1, F)."""
-    side = SIDE_OF[run.index.factors[entity]]
-    return ratings.feature_slab(side, row, row + 1).matrix()
 
 
 def _stacked(described: Mapping[Any, csr_matrix], names: Array, width: int) -> csr_matrix | None:

@@ -14,7 +14,7 @@ from dsgmcmc.posterior.draws import ENTITIES
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.ratings.reading import Reading
 from dsgmcmc.tables.frames import Frame, as_frame
-from dsgmcmc.tables.usual import Columns, find_column
+from dsgmcmc.tables.usual import Columns, usual_roles
 
 #: Column of the weights that `BPMF.fit` is given beside the ratings.
 SAMPLE_WEIGHT = "sample_weight"
@@ -29,7 +29,7 @@ def form_of_run(run: Run, form: Reading, X: Any = None, y: Any = None) -> Readin
     said = run.reading
     labels = getattr(as_frame(X), "columns", None)
     if form.matrix is None and said.matrix and labels is not None and y is None:
-        has_roles = all(find_column(labels, entity) is not None for entity in ENTITIES)
+        has_roles = len(usual_roles(labels, ENTITIES)) == len(ENTITIES)
         form = form._replace(matrix=not has_roles)
     return form._replace(
         missing=form.missing or said.missing,
