@@ -9,9 +9,8 @@ import numpy as np
 from dsgmcmc.posterior.draws import OTHER
 from dsgmcmc.posterior.rows.new_ratings import NewRatings
 from dsgmcmc.posterior.run import Run
-from dsgmcmc.ratings.file import Ratings
-from dsgmcmc.ratings.format import SPLITS, Split
-from dsgmcmc.ratings.pairs import join, rated_pairs, select
+from dsgmcmc.ratings.format import SPLITS
+from dsgmcmc.ratings.pairs import RatedPairs, join, rated_pairs, select
 from dsgmcmc.types import Array, Float32, Float64, Int32, Int64
 
 if TYPE_CHECKING:  # slow to import
@@ -21,19 +20,17 @@ if TYPE_CHECKING:  # slow to import
 DIGITS = (6, 7, 8)
 
 
-def _matrix_of(ratings: Ratings, split: Split) -> csr_matrix:
-    """Return the ratings of a part, (users, items); of replicates, the mean by their weights.
+def _matrix_of(pairs: RatedPairs, shape: tuple[int, int], *, replicated: bool) -> csr_matrix:
+    """Return ratings in a matrix, (users, items); of replicates, the mean by their weights.
 
     Ratings that are known only by bounds are left out.
     """
     from scipy.sparse import csr_matrix
 
-    pairs = rated_pairs(ratings, split)
     if pairs.bounds is not None:
         pairs = select(pairs, pairs.bounds[:, 0] >= pairs.bounds[:, 1])
-    shape = ratings.orientation.users_and_items(ratings.n_rows, ratings.n_cols)
     cells = (pairs.users, pairs.items)
-    if not ratings.replicates:
+    if not replicated:
         return csr_matrix((pairs.values, cells), shape)
     sums = csr_matrix((pairs.weights * pairs.values, cells), shape)
     sums.data /= csr_matrix((pairs.weights, cells), shape).data
@@ -71,17 +68,15 @@ def cells_in_rows(cells: BoundedCells | None, rows: slice) -> BoundedCells | Non
     return found._replace(row=found.row - rows.start)
 
 
-def _bounded_of(ratings: Ratings, split: Split) -> BoundedCells:
-    """Return the users and items of a part with one rating, which is known only by bounds."""
-    pairs = rated_pairs(ratings, split)
+def _bounded_of(pairs: RatedPairs, n_items: int) -> BoundedCells | None:
+    """Return the pairs with one rating, which is known only by bounds; None if all are exact."""
+    if pairs.bounds is None:
+        return None
     row = pairs.users.astype(np.int64)
     column = pairs.items.astype(np.int64)
-    if pairs.bounds is None:
-        nothing = np.zeros(0)
-        return BoundedCells(row[:0], column[:0], nothing, nothing, nothing)
     lower, upper = pairs.bounds.T.astype(np.float64)
     cells = BoundedCells(row, column, lower, upper, np.asarray(pairs.weights, np.float64))
-    code = row * ratings.n_rows + column  # there are no more columns than rows
+    code = row * n_items + column
     _, pair, numbers = np.unique(code, return_inverse=True, return_counts=True)
     return select(cells, (lower < upper) & (numbers[pair] == 1))
 
@@ -106,11 +101,18 @@ class KnownCells:
         self._later = later
         self._parts: list[csr_matrix] = []
         bounded = []
+        shape = (len(run.users), len(run.items))
         with run.open_ratings() as ratings:
             for split in SPLITS:
-                bounded.append(_bounded_of(ratings, split))
-                self._parts.append(_matrix_of(ratings, split))
-        self._bounded = join(bounded)
+                pairs = rated_pairs(ratings, split)
+                of_split = _bounded_of(pairs, len(run.items))
+                if of_split is not None:
+                    bounded.append(of_split)
+                replicated = ratings.replicates > 0
+                self._parts.append(_matrix_of(pairs, shape, replicated=replicated))
+        self._bounded: BoundedCells | None = None
+        if bounded:
+            self._bounded = join(bounded)
 
     @property
     def number(self) -> int:
@@ -142,6 +144,8 @@ class KnownCells:
         They are in the order of rows. Cells with several measurements, none of which is exact, are
         left out. None if there are no such cells.
         """
+        if self._bounded is None:
+            return None
         n_users, n_items = self._parts[0].shape
         row = _positions_of(users, n_users)[self._bounded.row]
         column = _positions_of(items, n_items)[self._bounded.column]

@@ -625,7 +625,7 @@ def normal_row(
         if noise.coupled:
             inverse = _inverse_root(row.precision + gram)
             mean = inverse.T @ (inverse @ (row.precision @ row.centre + moment))
-            g = _coupled_scale(row, mean, noise, rng)
+            g = _draw_scale(row, mean, noise, rng)
             inverse /= np.sqrt(g)
         else:
             inverse = _inverse_root(row.precision + g * gram)
@@ -637,22 +637,24 @@ def normal_row(
         if row.bounds is not None:
             row = row.with_drawn_values(law, drawn, g * noise_precision, rng)
             _, moment = _statistics(law, row, of_all_pairs)
-        if noise.nu is not None and not noise.coupled:
-            nu = noise.nu.item()
-            errors = row.x - row.offset - row.features @ drawn
-            squares = float(noise_precision @ errors**2)
-            g = truncated_gamma((nu + len(errors)) / 2, (nu + squares) / 2, noise.most, rng)
+        if not noise.coupled:
+            g = _draw_scale(row, drawn, noise, rng)
     return mean, inverse.T @ inverse, 1 / g
 
 
-def _coupled_scale(row: RatedRow, mean: Float64, noise: NoiseOfRow, rng: Generator) -> float:
-    """Draw g of a row, theta integrated out, given the mean of theta; 1 if noise is shared."""
+def _draw_scale(row: RatedRow, theta: Float64, noise: NoiseOfRow, rng: Generator) -> float:
+    """Draw g of a row given theta; 1 if noise is shared.
+
+    If g multiplies the precision of the prior, theta is integrated out, given its mean.
+    """
     if noise.nu is None:
         return 1.0
     nu = noise.nu.item()
-    errors = row.x - row.offset - row.features @ mean
-    deviation = mean - row.centre
-    squares = float(_noise_precision(row) @ errors**2 + deviation @ row.precision @ deviation)
+    errors = row.x - row.offset - row.features @ theta
+    squares = float(_noise_precision(row) @ errors**2)
+    if noise.coupled:
+        deviation = theta - row.centre
+        squares += float(deviation @ row.precision @ deviation)
     return truncated_gamma((nu + len(errors)) / 2, (nu + squares) / 2, noise.most, rng)
 
 

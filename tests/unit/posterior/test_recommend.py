@@ -250,7 +250,7 @@ def test_a_ratings_file_that_was_moved_is_used_by_all_that_read_it(tmp_path):
     with pytest.raises(InputError, match="is not there"):
         open_run(made.run.path).run_.open_ratings()
     model = open_run(made.run.path, data=moved)
-    assert len(observed_training(model.run_).rating) == model.run_.counts("user").sum()
+    assert len(observed_training(model.run_).values) == model.run_.counts("user").sum()
     assert len(model.recommend(n=2)) > 0
 
 
