@@ -22,6 +22,7 @@ from dsgmcmc.input.matrices import (
     read_matrix,
     refuse_first_column,
 )
+from dsgmcmc.input.repeated import merge_repeated
 from dsgmcmc.input.roles import (
     CONTEXT,
     MEASURES,
@@ -125,7 +126,8 @@ def read_ratings(X: Any, y: Any = None, form: Reading = NOTHING_SAID) -> dict[st
     `memory_table`.
     """
     table = memory_table(X, y, form, timed=False)
-    if isinstance(table.file, MemoryTable) and table.matrix is None and not form.missing:
+    is_read_as_is = not form.missing and form.duplicates in (None, "keep")
+    if isinstance(table.file, MemoryTable) and table.matrix is None and is_read_as_is:
         columns = dict(zip(table.columns, table.file.arrays, strict=True))
         columns.pop("timestamp", None)
         if _are_plain(columns):
@@ -133,16 +135,18 @@ def read_ratings(X: Any, y: Any = None, form: Reading = NOTHING_SAID) -> dict[st
                 columns["rating"] = columns["rating"].astype(np.float64)
             return columns
     with open_small_session() as db:
-        return read_table(db, table, form.missing)
+        return read_table(db, table, form)
 
 
 def read_table(
     db: Session,
     table: RatingsTable,
-    missing: Sequence[str],
+    form: Reading,
     integers: Mapping[str, Sequence[bool]] = MappingProxyType({}),
 ) -> dict[str, Array]:
-    """Return the columns of a table by role, in its order, without the values in `missing`.
+    """Return the columns of a table by role, in its order, without values that mean "not rated".
+
+    Ratings of the same user and item are left out, or merged, as `form` says; by default none are.
 
     Users and items are integers or str. Ratings, weights and bounds are float64; lower and upper
     bounds are infinite on an open side, and NaN for exact ratings. Clicks have no ratings. Further
@@ -151,7 +155,9 @@ def read_table(
     not count.
     """
     create_raw(db, [table])
-    load(db, table, timed=False, missing=missing)
+    load(db, table, timed=False, missing=form.missing)
+    is_rated = f"NOT {not_rated_sql(form.missing)}"
+    merge_repeated(db, form.duplicates, is_rated)
     selected = {}
     for role in NAMED_ROLES:
         n_parts = table.n_parts(role)
@@ -162,7 +168,7 @@ def read_table(
             selected[part_role(role, k)] = name
     if table.has_ratings:
         selected["rating"] = "rating"
-    columns = fetch_ratings(db, selected, f"NOT {not_rated_sql(missing)}")
+    columns = fetch_ratings(db, selected, is_rated)
     if not len(columns["user"]):
         raise InputError("there are no ratings")
     return columns

@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence, Set
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from dsgmcmc.input.arrays import read_table
 from dsgmcmc.input.load import open_long, open_ratings
@@ -15,9 +16,16 @@ from dsgmcmc.tables.usual import Columns
 from dsgmcmc.types import Array
 
 
+class FileColumns(NamedTuple):
+    """Columns of a file by role, and whether it is a matrix with a row for each user."""
+
+    columns: Columns
+    is_matrix: bool = False
+
+
 def read_ratings_file(
     path: Path,
-    columns_for: Callable[[Set[str]], Columns | None],
+    columns_for: Callable[[Set[str]], FileColumns],
     integers: Mapping[str, Sequence[bool]],
     reading: Reading,
 ) -> dict[str, Array]:
@@ -28,8 +36,7 @@ def read_ratings_file(
     Parameters
     ----------
     columns_for : callable
-        Returns columns by role, given the names of all columns; none without a header. None means
-        that the file is a matrix with a row for each user.
+        Returns columns by role, given the names of all columns; none without a header.
     integers : dict of str to sequence of bool
         By role, which parts of the run's names are integers: zeros after their decimal point do
         not count.
@@ -48,7 +55,7 @@ def read_ratings_file(
 def _read(
     db: Session,
     path: Path,
-    columns_for: Callable[[Set[str]], Columns | None],
+    columns_for: Callable[[Set[str]], FileColumns],
     integers: Mapping[str, Sequence[bool]],
     *,
     reading: Reading,
@@ -56,7 +63,7 @@ def _read(
     """Read a file as `read_ratings_file` does, in a session."""
     file = open_long(db, path, reading)
     names = set(file.names) if file.header and not file.is_matrix else set()
-    columns = columns_for(names)
-    reading = reading._replace(columns=columns or {}, matrix=columns is None)
+    columns, is_matrix = columns_for(names)
+    reading = reading._replace(columns=columns, matrix=is_matrix)
     table = open_ratings(db, path, reading, timed=False)
-    return read_table(db, table, reading.missing, integers)
+    return read_table(db, table, reading, integers)

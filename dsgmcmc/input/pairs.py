@@ -62,14 +62,15 @@ def load_pairs(
     labels: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
     *,
     directions: Sequence[str] = (),
+    said: Columns = MappingProxyType({}),
 ) -> PairsTable:
     """Read a file of pairs, in any format that `open_table` detects, into the table ``pairs``.
 
     `chosen` maps roles to columns, as `parse_columns` returns them. By default, users and items are
     in columns with the names of `labels`, which the run's names had, or with usual names; without a
-    header they are the first columns, or the `directions` of a table of three directions. Raises
-    InputError if the file is missing, empty or not a table, lacks a part, or has lines with a wrong
-    number of columns.
+    header they are the first columns, or the `directions` of a table of three directions, unless
+    users have `said` that the run's ratings had them elsewhere. Raises InputError if the file is
+    missing, empty or not a table, lacks a part, or has lines with a wrong number of columns.
     """
     parts = {role: of_role for role, of_role in labels.items() if len(of_role) > 1}
 
@@ -84,6 +85,8 @@ def load_pairs(
         return has_label or (not chosen and bool(usual))
 
     file = open_table(db, path, is_header)
+    if not file.header and not chosen:
+        _refuse_other_order(path, said)
     if not file.header and not chosen and not parts and file.sample:
         refuse_unnamed(path, file.sample, rated=False)
     names = file.names
@@ -108,6 +111,18 @@ def load_pairs(
     if scalar(db, "SELECT count(*) FROM pairs") == 0:
         raise InputError(f"{path} has no pairs")
     return PairsTable(file, positions, names)
+
+
+def _refuse_other_order(path: Path, said: Columns) -> None:
+    """Raise InputError if users have said that other columns than the first have the names."""
+    positions = [str(said.get(role, k)) for k, role in enumerate(ROLES, 1)]
+    if all(position.isdecimal() for position in positions) and positions != ["1", "2"]:
+        user, item = positions
+        raise InputError(
+            f"{path} has no header, and the run's ratings had users in column {user} and items in"
+            f" column {item}: say which columns have them here, {named('columns')}"
+            f" user={user},item={item}, or write user,item above them"
+        )
 
 
 def _refuse_other_parts(

@@ -166,8 +166,8 @@ class Run:
 
     @property
     def reading(self) -> Reading:
-        """What users have said of the ratings."""
-        return Reading.parse(self.facts.get("reading", {}))
+        """What users have said of the ratings, which holds for later ones."""
+        return Reading.parse(self.facts.get("reading", {}))._replace(remembered=True)
 
     @property
     def labels(self) -> dict[str, tuple[str, ...]]:

@@ -370,7 +370,10 @@ class Ingest:
         table = source
         if not isinstance(table, RatingsTable):
             opened = load.open_ratings(self.db, table, reading, timed=self.settings.timed)
-            table = opened._replace(reading=self.parsed.reading)
+            said = self.parsed.reading._replace(skipped=opened.file.skipped)
+            if said.columns and opened.heading:  # later files may have it in another place
+                said = said._replace(columns={"user": opened.heading})
+            table = opened._replace(reading=said)
         if self.parsed.groups:
             return load.find_groups(table, self.parsed.groups)
         return table

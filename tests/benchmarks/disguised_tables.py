@@ -290,6 +290,7 @@ APART = {
         ("letters", "tenths"),
         ("letters", "code"),
         ("words", "code"),
+        ("other_units", "other_column"),
     )
 }
 

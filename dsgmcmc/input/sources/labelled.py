@@ -192,20 +192,20 @@ def refuse_unstored(where: object, choice: Reading) -> None:
 
     The matrix stores all its cells.
     """
-    if choice.unstored is not None:
+    if choice.unstored is not None and not choice.remembered:
         raise NothingUnstoredError(f"{where} has no sparse matrix: leave out {named('unstored')}")
 
 
 def refuse_variable(where: object, choice: Reading) -> None:
     """Raise InputError if the user has named one of several matrices, but there is only one."""
-    if choice.variable is not None:
+    if choice.variable is not None and not choice.remembered:
         raise InputError(f"{where} does not hold several matrices: leave out {named('variable')}")
 
 
 def refuse_lines(where: object, choice: Reading) -> None:
     """Raise InputError if the user has said something of lines, but there are none."""
     for option in ("first_line", "skip_rows"):
-        if getattr(choice, option):
+        if getattr(choice, option) and not choice.remembered:
             raise InputError(f"{where} is no text with lines: leave out {named(option)}")
 
 

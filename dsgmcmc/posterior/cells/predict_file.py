@@ -94,7 +94,14 @@ class _PairsFile:
         from dsgmcmc.tables.written import append_results, write_query
 
         run = self.predictor.run
-        table = load_pairs(self.db, self.path, self.columns, run.labels, directions=run.directions)
+        table = load_pairs(
+            self.db,
+            self.path,
+            self.columns,
+            run.labels,
+            directions=run.directions,
+            said=run.reading.columns,
+        )
         self._refuse_column_names(table)
         if unknown == "refuse":
             self._refuse_unknown(table)

@@ -251,7 +251,7 @@ class Matrices(FittedState):
         if X is None:
             matrix = training_matrix(run, self._training, cells)
         else:
-            form = as_told(form_of_run(run, self._form()), self.missing)
+            form = as_told(form_of_run(run, self._form(), X), self.missing)
             matrix = other_matrix(X, form, self._naming(whose))
             new = matrix.new_ratings(run, cells)
             if new is not None:

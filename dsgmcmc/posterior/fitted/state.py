@@ -163,7 +163,7 @@ class FittedState:
             if y is not None:
                 raise InputError(f"{X} has the ratings: leave out y")
             _refuse_rows(rows)
-            return read_rated_file(run, Path(X), self._form().columns), None
+            return read_rated_file(run, Path(X), self._form().columns, self.missing), None
         X = frame_of_parts(run, X, y)
         form = as_told(form_of_new(run, self._form(), X, y), self.missing)
         if is_wide(X, y, form):
