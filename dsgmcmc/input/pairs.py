@@ -86,9 +86,7 @@ def load_pairs(
 
     file = open_table(db, path, is_header)
     if not file.header and not chosen:
-        _refuse_other_order(path, said)
-    if not file.header and not chosen and not parts and file.sample:
-        refuse_unnamed(path, file.sample, rated=False)
+        _refuse_other_order(file, said, has_parts=bool(parts))
     names = file.names
     wanted: dict[str, str | tuple[str, ...]] = dict(chosen)
     if file.header:
@@ -113,16 +111,21 @@ def load_pairs(
     return PairsTable(file, positions, names)
 
 
-def _refuse_other_order(path: Path, said: Columns) -> None:
-    """Raise InputError if users have said that other columns than the first have the names."""
+def _refuse_other_order(file: Source, said: Columns, *, has_parts: bool) -> None:
+    """Raise InputError if the first columns of a file without a header may not have the names.
+
+    Users may have said that other columns of the run's ratings have them.
+    """
     positions = [str(said.get(role, k)) for k, role in enumerate(ROLES, 1)]
     if all(position.isdecimal() for position in positions) and positions != ["1", "2"]:
         user, item = positions
         raise InputError(
-            f"{path} has no header, and the run's ratings had users in column {user} and items in"
-            f" column {item}: say which columns have them here, {named('columns')}"
+            f"{file.path} has no header, and the run's ratings had users in column {user} and items"
+            f" in column {item}: say which columns have them here, {named('columns')}"
             f" user={user},item={item}, or write user,item above them"
         )
+    if file.sample and not has_parts:
+        refuse_unnamed(file.path, file.sample, rated=False)
 
 
 def _refuse_other_parts(
