@@ -12,7 +12,6 @@ are read in all forms of SciPy, and from files.
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -27,6 +26,7 @@ import numpy as np
 import pandas as pd
 import scipy.io
 import scipy.sparse
+from bench import folder_and_seeds
 from disguised_tables import Matrix, Values, fault_of
 from support import typed
 from valid_tables import _as_polars
@@ -500,10 +500,10 @@ def faults_in(made: Lines, folder: Path) -> dict[str, str]:
 
 def main() -> None:
     """Print the faults of the tables of some seeds as JSON."""
-    folder, first, end = sys.argv[1:]
+    folder, seeds = folder_and_seeds(__doc__)
     faults = []
-    for seed in range(int(first), int(end)):
-        faults += faults_of(seed, Path(folder))
+    for seed in seeds:
+        faults += faults_of(seed, folder)
     print(json.dumps(faults, indent=1))
 
 

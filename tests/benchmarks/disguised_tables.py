@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -26,6 +25,7 @@ from warnings import catch_warnings, simplefilter
 
 import numpy as np
 import pandas as pd
+from bench import folder_and_seeds
 from support import typed
 from valid_tables import Triples, _as_polars, _triples
 
@@ -160,6 +160,15 @@ class Matrix:
 # ---------------------------------------------------------------------- disguises
 
 
+def turned(made: Matrix, rng: np.random.Generator) -> None:
+    """Make columns of rows: there are more items than users."""
+    users = [f"of {item}" for item in made.items]
+    made.items = made.users
+    made.users = users
+    made.cells = [list(column) for column in zip(*made.cells, strict=True)]
+    made.read_again()
+
+
 def years(made: Matrix, rng: np.random.Generator) -> None:
     """Name the columns by years, doses or wavelengths, in some order."""
     n = len(made.items)
@@ -250,7 +259,7 @@ def other_column(made: Matrix, rng: np.random.Generator) -> None:
 def bounds(made: Matrix, rng: np.random.Generator) -> None:
     """Know some cells only by limits."""
     for i, j in made.filled(rng, 5):
-        made.cells[i][j] = f"<{made.cells[i][j]}"
+        made.cells[i][j] = str(rng.choice(["<", ">"])) + made.cells[i][j]
 
 
 def tenths(made: Matrix, rng: np.random.Generator) -> None:
@@ -280,6 +289,7 @@ def equal_rows(made: Matrix, rng: np.random.Generator) -> None:
 DISGUISES: dict[str, Callable[[Matrix, np.random.Generator], None]] = {
     disguise.__name__: disguise
     for disguise in (
+        turned,
         years,
         numbered_users,
         tenths,
@@ -479,10 +489,10 @@ def _difference(found: Values, truth: Values) -> str:
 
 def main() -> None:
     """Print the faults of the tables of some seeds as JSON."""
-    folder, first, end = sys.argv[1:]
+    folder, seeds = folder_and_seeds(__doc__)
     faults = []
-    for seed in range(int(first), int(end)):
-        faults += faults_of(seed, Path(folder))
+    for seed in seeds:
+        faults += faults_of(seed, folder)
     print(json.dumps(faults, indent=1))
 
 
