@@ -126,11 +126,11 @@ def read_ratings(X: Any, y: Any = None, form: Reading = NOTHING_SAID) -> dict[st
     `memory_table`.
     """
     table = memory_table(X, y, form, timed=False)
-    is_read_as_is = not form.missing and form.duplicates in (None, "keep")
-    if isinstance(table.file, MemoryTable) and table.matrix is None and is_read_as_is:
+    if isinstance(table.file, MemoryTable) and table.matrix is None and not form.missing:
         columns = dict(zip(table.columns, table.file.arrays, strict=True))
         columns.pop("timestamp", None)
-        if _are_plain(columns):
+        is_merged = form.duplicates not in (None, "keep") and _recur(columns)
+        if _are_plain(columns) and not is_merged:
             if "rating" in columns:
                 columns["rating"] = columns["rating"].astype(np.float64)
             return columns
@@ -172,6 +172,13 @@ def read_table(
     if not len(columns["user"]):
         raise InputError("there are no ratings")
     return columns
+
+
+def _recur(columns: Mapping[str, Array]) -> bool:
+    """Whether a pair of a user and an item recurs, given columns by role."""
+    names = [column.tolist() for role, column in columns.items() if main_role(role) in NAMED_ROLES]
+    pairs = list(zip(*names, strict=True))
+    return len(set(pairs)) < len(pairs)
 
 
 def _are_plain(columns: Mapping[str, Array]) -> bool:
