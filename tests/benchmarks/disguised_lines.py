@@ -48,6 +48,10 @@ class Lines:
         Texts of the columns, by role: user, item, rating, and others.
     counts : list of bool
         Which lines have a rating that counts.
+    values : list of float
+        The ratings; those that are known only by bounds have their finite bound.
+    limits : dict
+        Lower and upper bounds by user and item, where a rating is not exact.
     header : bool
         Whether the table names its columns.
     rule : str
@@ -60,6 +64,7 @@ class Lines:
     columns: dict[str, list[str]]
     counts: list[bool]
     values: list[float]
+    limits: dict[tuple[str, str], tuple[float, float]] = field(default_factory=dict)
     header: bool = True
     rule: str = "keep"
     options: dict[str, str] = field(default_factory=dict)
@@ -94,13 +99,8 @@ class Lines:
         for pair, counts, value in zip(pairs, self.counts, self.values, strict=True):
             if counts:
                 found.setdefault(pair, []).append(value)
-        choose: dict[str, Callable[[list[float]], list[float]]] = {
-            "keep": lambda several: several,
-            "mean": lambda several: [float(np.mean(several))],
-            "first": lambda several: several[:1],
-            "last": lambda several: several[-1:],
-        }
-        return numbered({pair: choose[self.rule](several) for pair, several in found.items()})
+        limits = {pair: limit for pair, limit in self.limits.items() if pair in found}
+        return {**chosen(found, self.rule), **bounded(limits)}
 
     def text(self) -> str:
         """Return the table as its file has it."""
@@ -116,6 +116,26 @@ class Lines:
     def read_again(self) -> None:
         """Set the values to what the ratings say."""
         self.values = list(map(float, self.columns["rating"]))
+
+
+def chosen(several: dict[tuple[str, str], list[float]], rule: str) -> Values:
+    """Return those of several ratings of pairs that count by a rule."""
+    choose: dict[str, Callable[[list[float]], list[float]]] = {
+        "keep": lambda found: found,
+        "mean": lambda found: [float(np.mean(found))],
+        "first": lambda found: found[:1],
+        "last": lambda found: found[-1:],
+    }
+    return numbered({pair: choose[rule](found) for pair, found in several.items()})
+
+
+def bounded(limits: dict[tuple[str, str], tuple[float, float]]) -> Values:
+    """Return lower and upper bounds of pairs as further values."""
+    return {
+        (*pair, 0, name): bound
+        for pair, found in limits.items()
+        for name, bound in zip(("lower", "upper"), found, strict=True)
+    }
 
 
 def numbered(several: dict[tuple[str, str], list[float]]) -> Values:
@@ -194,7 +214,11 @@ def weights(made: Lines, rng: np.random.Generator) -> None:
 def bounds(made: Lines, rng: np.random.Generator) -> None:
     """Know some ratings only by limits."""
     for k in made.some(rng, 6):
-        made.columns["rating"][k] = str(rng.choice(["<", ">"])) + made.columns["rating"][k]
+        pair = (made.columns["user"][k], made.columns["item"][k])
+        value = made.values[k]
+        sign = str(rng.choice(["<", ">"]))
+        made.limits[pair] = (-np.inf, value) if sign == "<" else (value, np.inf)
+        made.columns["rating"][k] = sign + made.columns["rating"][k]
 
 
 def letters(made: Lines, rng: np.random.Generator) -> None:
@@ -307,12 +331,11 @@ def as_json(made: Lines, options: dict[str, str], folder: Path) -> Values | str:
     return prepared([path], options)
 
 
-def prepared(paths: list[Path], options: dict[str, str]) -> Values | str:
+def prepared(paths: list[Path], options: dict[str, str], *more: str) -> Values | str:
     """Return the ratings that ``dsgmcmc prepare`` reads in files, or its message."""
     said = [text for name, value in options.items() for text in (f"--{name}", value)]
-    said = [text for text in said if text != "--matrix="]
     out = paths[0].with_suffix(".h5")
-    done = typed("prepare", *paths, out, "--force", "--test-fraction", "0", *said)
+    done = typed("prepare", *paths, out, "--force", "--test-fraction", "0", *said, *more)
     if done.code:
         return done.err
     return values_in(out)
@@ -326,6 +349,11 @@ def as_frame(made: Lines, options: dict[str, str], folder: Path) -> Values | str
 def as_polars(made: Lines, options: dict[str, str], folder: Path) -> Values | str:
     """Read a frame of polars."""
     return in_memory(_as_polars(frame_of(made)), options, folder)
+
+
+def as_array(made: Lines, options: dict[str, str], folder: Path) -> Values | str:
+    """Read an array of the columns, without their names."""
+    return in_memory(frame_of(made).to_numpy(object), options, folder)
 
 
 def frame_of(made: Lines) -> pd.DataFrame:
@@ -352,17 +380,20 @@ def in_memory(table: object, options: dict[str, Any], folder: Path) -> Values | 
 def values_in(path: Path) -> Values:
     """Return the training ratings of a ratings file by user, item and number."""
     several: dict[tuple[str, str], list[float]] = {}
+    limits: dict[tuple[str, str], tuple[float, float]] = {}
     with Ratings(path) as ratings:
         rows = ratings.ids("rows").tolist()
         columns = ratings.ids("cols").tolist()
         slab = ratings.slab("train", 0, ratings.n_rows)
         numbers = np.repeat(np.arange(ratings.n_rows), np.diff(slab.indptr))
-        for row, column, value in zip(numbers, slab.indices, slab.values, strict=True):
+        for k, (row, column) in enumerate(zip(numbers, slab.indices, strict=True)):
             pair = (str(rows[row]), str(columns[column]))
             if ratings.orientation.transposed:
                 pair = pair[::-1]
-            several.setdefault(pair, []).append(float(value))
-    return numbered(several)
+            several.setdefault(pair, []).append(float(slab.values[k]))
+            if slab.bounds is not None and slab.bounds.lower[k] < slab.bounds.upper[k]:
+                limits[pair] = (float(slab.bounds.lower[k]), float(slab.bounds.upper[k]))
+    return {**numbered(several), **bounded(limits)}
 
 
 # ---------------------------------------------------------------------- sparse arrays
@@ -394,15 +425,14 @@ def sparse_faults(seed: int, folder: Path) -> list[str]:
             (str(int(user) - 1), str(int(item) - 1), k): value
             for (user, item, k), value in found["mtx"].items()
         }
-    made = Lines({}, {}, [], [], has_way=False)
     return [
         f"seed {seed}, sparse {name}: {fault}"
         for name, values in found.items()
-        if (fault := _fault_of_found(made, values, truth))
+        if (fault := _fault_of_found(values, truth))
     ]
 
 
-def _fault_of_found(made: Lines, found: Values | str, truth: Values) -> str:
+def _fault_of_found(found: Values | str, truth: Values) -> str:
     """Say what is wrong with a reading that needs no option."""
     if isinstance(found, str):
         return f"refused: {' '.join(found.split())[:300]}"
@@ -416,6 +446,25 @@ def _fault_of_found(made: Lines, found: Values | str, truth: Values) -> str:
 
 
 def files_faults(seed: int, folder: Path) -> list[str]:
+    """Read two files with the same names: of lines, and of matrices; return what is wrong."""
+    return _faults_of_two_tables(seed, folder) + _faults_of_two_matrices(seed, folder)
+
+
+def _faults_of_two_tables(seed: int, folder: Path) -> list[str]:
+    """Read a table of lines that was cut in two, with pairs that are in both parts."""
+    rng = np.random.default_rng([934, seed])
+    made = Lines.random(rng)
+    replicates(made, rng)
+    lines = made.text().splitlines()
+    half = len(lines) // 2
+    paths = [folder / "a.csv", folder / "b.csv"]
+    paths[0].write_text("\n".join(lines[:half]) + "\n", encoding="utf-8")
+    paths[1].write_text("\n".join([lines[0], *lines[half:]]) + "\n", encoding="utf-8")
+    fault = _fault_of_found(prepared(paths, made.options), made.truth)
+    return [f"seed {seed}, two tables, {made.rule}: {fault}"] if fault else []
+
+
+def _faults_of_two_matrices(seed: int, folder: Path) -> list[str]:
     """Read two matrices whose rows have the same names: of the same items, and of others."""
     rng = np.random.default_rng([933, seed])
     first = Matrix.random(rng)
@@ -438,33 +487,14 @@ def files_faults(seed: int, folder: Path) -> list[str]:
     is_apart = max(map(len, truth.values())) == 1
     faults = []
     for rule in (None, "keep", "mean", "first", "last"):
-        options = {"matrix": ""} if rule is None else {"matrix": "", "duplicates": rule}
-        found = _matrices(paths, options)
-        lines = Lines({}, {}, [], [], rule=rule or "keep")
+        said = [] if rule is None else ["--duplicates", rule]
+        found = prepared(paths, {}, "--matrix", *said)
         if rule is None and not is_apart and isinstance(found, str):
             continue  # asked: they may be other people
-        fault = _fault_of_found(lines, found, _chosen(truth, rule or "keep"))
+        fault = _fault_of_found(found, chosen(truth, rule or "keep"))
         if fault:
             faults.append(f"seed {seed}, two matrices, duplicates {rule}: {fault}")
     return faults
-
-
-def _matrices(paths: list[Path], options: dict[str, str]) -> Values | str:
-    said = {name: value for name, value in options.items() if name != "matrix"}
-    texts = [text for name, value in said.items() for text in (f"--{name}", value)]
-    out = paths[0].with_suffix(".h5")
-    done = typed("prepare", *paths, out, "--matrix", "--force", "--test-fraction", "0", *texts)
-    return done.err if done.code else values_in(out)
-
-
-def _chosen(truth: dict[tuple[str, str], list[float]], rule: str) -> Values:
-    chosen = {
-        "keep": lambda several: several,
-        "mean": lambda several: [float(np.mean(several))],
-        "first": lambda several: several[:1],
-        "last": lambda several: several[-1:],
-    }[rule]
-    return numbered({pair: chosen(several) for pair, several in truth.items()})
 
 
 # ---------------------------------------------------------------------- faults
@@ -490,6 +520,8 @@ def faults_in(made: Lines, folder: Path) -> dict[str, str]:
         readers |= {"parquet": as_parquet, "json": as_json, "frame": as_frame}
         if find_spec("polars") is not None:
             readers["polars"] = as_polars
+        if list(made.columns) == ["user", "item", "rating"] and "columns" not in made.options:
+            readers["array"] = as_array
     faults = {}
     for kind, read in readers.items():
         fault = fault_of(made, partial(read, made, folder=folder), kind)
