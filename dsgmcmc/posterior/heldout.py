@@ -13,6 +13,7 @@ from dsgmcmc.model.likelihoods import Law
 from dsgmcmc.model.likelihoods.limits import limits_from, resolution_from
 from dsgmcmc.model.limits import UNLIMITED, Limits
 from dsgmcmc.model.predictive.base import Moments, Predictive
+from dsgmcmc.posterior.index import Index
 from dsgmcmc.posterior.progress import newest_states
 from dsgmcmc.posterior.run import Run, once
 from dsgmcmc.posterior.scores import Scored
@@ -21,7 +22,7 @@ from dsgmcmc.ratings.pairs import join, select
 from dsgmcmc.settings import named
 from dsgmcmc.storage.rundir import Facts, RunDirectory
 from dsgmcmc.storage.store import Key, Snapshot
-from dsgmcmc.types import Float64, Mask
+from dsgmcmc.types import Float64, Int32, Mask
 
 #: Number of test ratings in a part of `test_parts`.
 PART = 20_000
@@ -52,6 +53,8 @@ class TestPredictions(NamedTuple):
         Step to which ratings without levels were recorded.
     lower, upper : float64 or None
         Bounds of the ratings, equal if they are exact; None if all are.
+    group : (q,) int32 or None
+        Numbers of their groups, if groups were held out.
     """
 
     rating: Float64
@@ -64,6 +67,7 @@ class TestPredictions(NamedTuple):
     resolution: float | None = None
     lower: Float64 | None = None
     upper: Float64 | None = None
+    group: Int32 | None = None
 
     @property
     def bounds(self) -> tuple[Float64, Float64] | None:
@@ -130,14 +134,17 @@ def test_parts(run: RunDirectory) -> Iterator[TestPredictions]:
     contradicts ``run.toml``.
     """
     _, facts = run.read_settings()
-    return _pooled(newest_states(run, facts), facts)
+    return _pooled(newest_states(run, facts), facts, Index(run, facts).test_groups())
 
 
-def _pooled(posteriors: Sequence[Snapshot], facts: Facts) -> Iterator[TestPredictions]:
+def _pooled(
+    posteriors: Sequence[Snapshot], facts: Facts, groups: Int32 | None
+) -> Iterator[TestPredictions]:
     """Yield predictions that are pooled over the posteriors of all chains.
 
-    `facts` are those of the run.
+    `facts` are those of the run, and `groups`, (q,), those of all test ratings.
     """
+    done = 0
     limits = limits_from(facts)
     resolution = resolution_from(facts)
     keys = {
@@ -160,7 +167,11 @@ def _pooled(posteriors: Sequence[Snapshot], facts: Facts) -> Iterator[TestPredic
             for field in FIXED & stacked.keys():
                 pooled[field] = stacked[field][0]
             pooled["variance"] += stacked["mean"].var(axis=0)
-            yield TestPredictions(**pooled, limits=limits, resolution=resolution)
+            group = None
+            if groups is not None:
+                group = groups[done : done + len(pooled["rating"])]
+            done += len(pooled["rating"])
+            yield TestPredictions(**pooled, limits=limits, resolution=resolution, group=group)
 
 
 def predict_test(run: Run) -> TestPredictions:
@@ -188,4 +199,4 @@ def _predict_test(run: Run) -> TestPredictions:
             f"{run.path} has not ended: its test ratings are predicted when its job ends, or is"
             " stopped"
         )
-    return join([*_pooled(run.states, run.facts)])
+    return join([*_pooled(run.states, run.facts, run.index.test_groups())])

@@ -21,7 +21,8 @@ iteration:
     the rows that have features; and ``encoding`` (bytes,) uint8: JSON as UTF-8, if the ratings file
     has it.
 ``test/W/000000/{rows,columns}``
-    (q,) int32: the pairs of the test ratings, in the order of the ratings file.
+    (q,) int32: the pairs of the test ratings, in the order of the ratings file; with ``groups``,
+    the numbers of their groups, if groups were held out.
 
 Arrays are in the order of the rows of the factors, with all blocks joined. The rows of W are the
 rows of the ratings file, which are items if the run is ``transposed``.
@@ -106,6 +107,8 @@ def _blocks(ratings: Ratings) -> dict[Key, Array]:
     rows = np.arange(ratings.n_rows, dtype=np.int32)
     blocks[Key("test", "W", 0, "rows")] = np.repeat(rows, np.diff(ratings.test_indptr))
     blocks[Key("test", "W", 0, "columns")] = ratings.columns("test", 0, ratings.n_rows)
+    if ratings.grouped_by:
+        blocks[Key("test", "W", 0, "groups")] = ratings.groups("test", 0, ratings.n_rows)
     return blocks
 
 
@@ -621,3 +624,10 @@ class Index:
         rows = self._snapshot.read(Key("test", "W", 0, "rows"))
         columns = self._snapshot.read(Key("test", "W", 0, "columns"))
         return self.orientation.users_and_items(rows, columns)
+
+    def test_groups(self) -> Int32 | None:
+        """Return the numbers of the groups of the test ratings, (q,); None without groups."""
+        key = Key("test", "W", 0, "groups")
+        if key not in set(self._snapshot.block_keys()):
+            return None
+        return self._snapshot.read(key)

@@ -8,7 +8,7 @@ from typing import Any
 import h5py
 import numpy as np
 
-from dsgmcmc.ratings.format import COLUMNS, NAMED, READING, STORED_TYPES
+from dsgmcmc.ratings.format import COLUMNS, GROUPED_BY, NAMED, READING, STORED_TYPES
 from dsgmcmc.ratings.reading import Reading
 from dsgmcmc.types import Float32, Int32, Int64
 
@@ -75,6 +75,20 @@ def read_optional(attributes: h5py.AttributeManager, name: str, expected: type) 
     if name not in attributes:
         return None
     return read_attribute(attributes, name, expected)
+
+
+def read_grouped_by(attributes: h5py.AttributeManager) -> tuple[str, ...]:
+    """Return the columns of groups from their attribute; none if a file does not have it.
+
+    Raises ValueError if the attribute has something else.
+    """
+    text = read_optional(attributes, GROUPED_BY, str)
+    if text is None:
+        return ()
+    columns = json.loads(text)
+    if not isinstance(columns, list) or not all(isinstance(column, str) for column in columns):
+        raise ValueError(f"its groups are by {text[:80]!r}")
+    return tuple(columns)
 
 
 def read_reading(attributes: h5py.AttributeManager) -> Reading:

@@ -30,6 +30,7 @@ from dsgmcmc.ratings.checks import (
     find_bad_cells,
     read_attribute,
     read_columns,
+    read_grouped_by,
     read_optional,
     read_reading,
 )
@@ -136,7 +137,10 @@ class Ratings(AbstractContextManager["Ratings"]):
         Whether the split is temporal: the test ratings are the latest ratings, and `ages` are
         known.
     grouped : bool
-        Whether the test ratings are whole groups of ratings, and `groups` are known.
+        Whether ratings have groups that are held out as a whole, and `groups` are known.
+    grouped_by : tuple of str
+        Columns whose values are the groups; the groups of test ratings are then known, too. Empty
+        without groups, and in earlier files.
     digest : str
         Hash of the content, by which runs identify the data; `verify` computes it again.
     recorded : Ratings or None
@@ -284,9 +288,15 @@ class Ratings(AbstractContextManager["Ratings"]):
         """
         return self._read("train/age", *_entries(self.row_indptr, start, stop))
 
-    def groups(self, start: int, stop: int) -> Int32:
-        """Return the numbers of the groups of training ratings in rows `start` to `stop`."""
-        return self._read("train/group", *_entries(self.row_indptr, start, stop))
+    def groups(self, part: Split, start: int, stop: int) -> Int32:
+        """Return the numbers of the groups of a part's ratings in rows `start` to `stop`.
+
+        Raises InputError if a number is impossible.
+        """
+        groups: Int32 = self._read(f"{part}/group", *_entries(self._indptr[part], start, stop))
+        if len(groups) and not 0 <= groups.min() <= groups.max() < self.nnz + self.nnz_test:
+            raise self._wrong(f"/{part}/group has impossible numbers")
+        return groups
 
     @cached_property
     def untrained(self) -> dict[str, int]:
@@ -446,8 +456,8 @@ class Ratings(AbstractContextManager["Ratings"]):
                     content.update(name, numbers)
             if part == "train" and self.temporal:
                 content.update("train/age", self.ages(start, stop))
-            if part == "train" and self.grouped:
-                content.update("train/group", self.groups(start, stop))
+            if f"{part}/group" in self._data:
+                content.update(f"{part}/group", self.groups(part, start, stop))
         return column_counts
 
     def _wrong(self, fault: str) -> InputError:
@@ -557,11 +567,7 @@ class Ratings(AbstractContextManager["Ratings"]):
             self._check_names(side, n)
         self.parts = {side: labels for side, labels in self.labels.items() if len(labels) > 1}
         self.directions = self._check_directions()
-        self.said_levels: Float32 | None = None
-        if ITEM_LEVELS in self._file:
-            n_items = self.n_rows if self.orientation.transposed else self.n_cols
-            self._dataset(ITEM_LEVELS, 2 * n_items, np.float32)
-            self.said_levels = self._read(ITEM_LEVELS, 0, 2 * n_items).reshape(2, n_items)
+        self.said_levels = self._read_levels()
         self.features = {
             side: self._check_features(side, n)
             for side, n in sizes.items()
@@ -574,8 +580,19 @@ class Ratings(AbstractContextManager["Ratings"]):
         if self.temporal:
             self._dataset("train/age", self.nnz, np.uint8)
         self.grouped = "train/group" in self._file
-        if self.grouped:
-            self._dataset("train/group", self.nnz, np.int32)
+        self.grouped_by = read_grouped_by(self._file.attrs)
+        for part, nnz in zip(SPLITS, (self.nnz, self.nnz_test), strict=True):
+            if self.grouped_by or f"{part}/group" in self._file:
+                self._dataset(f"{part}/group", nnz, np.int32)
+
+    def _read_levels(self) -> Float32 | None:
+        """Return the lowest and highest levels of items, (2, items); None if nobody said them."""
+        if ITEM_LEVELS not in self._file:
+            return None
+        n_items = self.n_rows if self.orientation.transposed else self.n_cols
+        self._dataset(ITEM_LEVELS, 2 * n_items, np.float32)
+        levels: Float32 = self._read(ITEM_LEVELS, 0, 2 * n_items)
+        return levels.reshape(2, n_items)
 
     def _check_names(self, side: Side, n: int) -> None:
         """Check the names of a side of n rows, and read the labels of their parts."""
