@@ -187,6 +187,18 @@ def predict_test(run: Run) -> TestPredictions:
     return once(run, TestPredictions, partial(_predict_test, run))
 
 
+def score_test(run: Run) -> Scored | None:
+    """Return the test ratings as they are scored; None without any, for clicks, and before the end.
+
+    They are in the order of `Run.test_pairs`.
+    """
+    if run.unfinished or not run.config.law.can_be_evaluated:
+        return None
+    if not len(run.test_pairs()[0]):
+        return None
+    return predict_test(run).scored(run.config.law, run.levels)
+
+
 def _predict_test(run: Run) -> TestPredictions:
     """Return what `predict_test` does, read from the posteriors."""
     if not len(run.test_pairs()[0]):

@@ -17,13 +17,12 @@ from dsgmcmc.input.values import parse_missing
 from dsgmcmc.posterior.cells.evaluate_file import read_rated_file
 from dsgmcmc.posterior.cells.fitted_rows import FittedRows, open_rows
 from dsgmcmc.posterior.files import copy_files, files_of, unpack
-from dsgmcmc.posterior.heldout import predict_test
+from dsgmcmc.posterior.heldout import score_test
 from dsgmcmc.posterior.matrix.labels import RowNames, RowNaming, RowsOf
 from dsgmcmc.posterior.matrix.target import TrainingData, label_ratings
 from dsgmcmc.posterior.rows.columns import form_of_new, frame_of_parts
 from dsgmcmc.posterior.rows.new_ratings import read_new
 from dsgmcmc.posterior.run import Run
-from dsgmcmc.posterior.scores import GroupScores, Scored
 from dsgmcmc.prepare.reading import reading_of
 from dsgmcmc.ratings.reading import Reading
 from dsgmcmc.settings import in_python
@@ -129,37 +128,10 @@ class FittedState:
     @renewing
     def rmse_(self) -> float | None:
         """RMSE on exact test ratings; None without any, for clicks, and before the run ends."""
-        test = self._scored_test()
+        test = score_test(self._fitted())
         if test is None or not len(test.errors):
             return None
         return float(np.sqrt(np.mean(test.errors**2)))
-
-    @property
-    @renewing
-    def by_group_(self) -> dict[str, Any] | None:
-        """Scores within groups that were held out, as of `Scores.result`; None without any.
-
-        They are the mean over groups of the correlation of ratings and predictions within a group,
-        and standard errors of it and of the coverage of intervals, which count groups.
-        """
-        test = self._scored_test()
-        groups = self._fitted().index.test_groups()
-        if test is None or groups is None:
-            return None
-        scores = GroupScores(self._fitted().facts.get("grouped_by", ()))
-        scores.add(test, groups)
-        if not scores.n_groups:
-            return None
-        return scores.result()
-
-    def _scored_test(self) -> Scored | None:
-        """Return the test ratings; None without any, for clicks, and before the run ends."""
-        run = self._fitted()
-        if run.unfinished or not run.config.law.can_be_evaluated:
-            return None
-        if not len(run.test_pairs()[0]):
-            return None
-        return predict_test(run).scored(run.config.law, run.levels)
 
     def _columns(self) -> str | Columns | None:
         """Return the columns of data frames, by role."""
