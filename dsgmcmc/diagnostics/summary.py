@@ -151,7 +151,8 @@ def _scores(summary: Summary) -> list[str]:
         lines.insert(0, errors)
     if by_group:
         lines[0] = _first_within_groups(by_group, lines[0])
-        coverage += f" (standard errors: {by_group['groups']:,} groups that err independently)"
+        if by_group["groups"] > 1:
+            coverage += f" (standard errors of {by_group['groups']:,} independent groups)"
     lines.append(f"ratings inside their predictive intervals: {coverage}")
     if summary.get("bounded"):
         lines.append(
@@ -183,7 +184,10 @@ def _first_within_groups(by_group: Mapping[str, Any], line: str) -> str:
     if by_group["correlation"] is None:
         return line
     label, mean = within_groups(by_group)
-    return f"{label} {mean} ({by_group['correlated_groups']:,} groups), {line}"
+    groups = "1 group"
+    if by_group["correlated_groups"] != 1:
+        groups = f"{by_group['correlated_groups']:,} groups"
+    return f"{label} {mean} ({groups}), {line}"
 
 
 def covered(share: float, level: str, by_group: Mapping[str, Any] | None) -> str:

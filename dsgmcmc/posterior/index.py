@@ -626,8 +626,16 @@ class Index:
         return self.orientation.users_and_items(rows, columns)
 
     def test_groups(self) -> Int32 | None:
-        """Return the numbers of the groups of the test ratings, (q,); None without groups."""
+        """Return the numbers of the groups of the test ratings, (q,); None without groups.
+
+        They are numbered from 0. Raises InputError if not every test rating has one.
+        """
         key = Key("test", "W", 0, "groups")
         if key not in set(self._snapshot.block_keys()):
             return None
-        return self._snapshot.read(key)
+        groups = self._snapshot.read(key)
+        if groups.shape != self._snapshot.read(Key("test", "W", 0, "rows")).shape:
+            raise InputError(
+                f"{self._snapshot.path} is inconsistent: not every test rating has one group"
+            )
+        return np.unique(groups, return_inverse=True)[1].astype(np.int32)

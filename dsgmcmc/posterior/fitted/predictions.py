@@ -228,7 +228,7 @@ class Predictions(FittedState):
         groups = run.index.test_groups()
         if scored is None or groups is None:
             return None
-        scores = GroupScores(run.facts["grouped_by"])
+        scores = GroupScores(run.facts.get("grouped_by", ()))
         scores.add(scored, groups)
         if not scores.n_groups:
             return None

@@ -166,9 +166,14 @@ def test_the_correlation_within_groups_is_the_first_number():
     assert (
         "(5 groups), log probability of a recorded rating" in describe_run(GOOD | levels).result[0]
     )
-    alone = by_group | {"columns": ["place", "day"], "correlation": 0.3, "correlation_error": None}
+    alone = by_group | {
+        "columns": ["place", "day"],
+        "correlation": 0.3,
+        "correlation_error": None,
+        "correlated_groups": 1,
+    }
     first = describe_run(GOOD | {"by_group": alone}).result[0]
-    assert first.startswith("correlation within (place, day) 0.3000 (0 groups), RMSE")
+    assert first.startswith("correlation within (place, day) 0.3000 (1 group), RMSE")
     without = by_group | {"correlation": None}
     assert describe_run(GOOD | {"by_group": without}).result[0].startswith("RMSE")
 
