@@ -567,7 +567,11 @@ class Ratings(AbstractContextManager["Ratings"]):
             self._check_names(side, n)
         self.parts = {side: labels for side, labels in self.labels.items() if len(labels) > 1}
         self.directions = self._check_directions()
-        self.said_levels = self._read_levels()
+        self.said_levels: Float32 | None = None
+        if ITEM_LEVELS in self._file:
+            _, n_items = self.orientation.users_and_items(self.n_rows, self.n_cols)
+            self._dataset(ITEM_LEVELS, 2 * n_items, np.float32)
+            self.said_levels = self._read(ITEM_LEVELS, 0, 2 * n_items).reshape(2, n_items)
         self.features = {
             side: self._check_features(side, n)
             for side, n in sizes.items()
@@ -584,15 +588,6 @@ class Ratings(AbstractContextManager["Ratings"]):
         for part, nnz in zip(SPLITS, (self.nnz, self.nnz_test), strict=True):
             if self.grouped_by or f"{part}/group" in self._file:
                 self._dataset(f"{part}/group", nnz, np.int32)
-
-    def _read_levels(self) -> Float32 | None:
-        """Return the lowest and highest levels of items, (2, items); None if nobody said them."""
-        if ITEM_LEVELS not in self._file:
-            return None
-        n_items = self.n_rows if self.orientation.transposed else self.n_cols
-        self._dataset(ITEM_LEVELS, 2 * n_items, np.float32)
-        levels: Float32 = self._read(ITEM_LEVELS, 0, 2 * n_items)
-        return levels.reshape(2, n_items)
 
     def _check_names(self, side: Side, n: int) -> None:
         """Check the names of a side of n rows, and read the labels of their parts."""
