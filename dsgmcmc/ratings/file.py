@@ -544,12 +544,15 @@ class Ratings(AbstractContextManager["Ratings"]):
     def _check_arrays(self) -> None:
         """Check shapes and types of all data sets; read index pointers and numbers of ratings."""
         self._indptr: dict[str, Int64] = {}
+        self.grouped_by = read_grouped_by(self._file.attrs)
         for part, nnz in zip(SPLITS, (self.nnz, self.nnz_test), strict=True):
             columns: dict[str, type] = {"indices": np.int32, "values": np.float32}
             if self.mean_weight is not None:
                 columns["weight"] = np.float32
             if f"{part}/lower" in self._file:  # in earlier files test ratings were exact
                 columns |= {"lower": np.float32, "upper": np.float32}
+            if self.grouped_by or f"{part}/group" in self._file:
+                columns["group"] = np.int32
             for name, dtype in columns.items():
                 self._dataset(f"{part}/{name}", nnz, dtype)
             self._dataset(f"{part}/indptr", self.n_rows + 1, np.int64)
@@ -584,10 +587,6 @@ class Ratings(AbstractContextManager["Ratings"]):
         if self.temporal:
             self._dataset("train/age", self.nnz, np.uint8)
         self.grouped = "train/group" in self._file
-        self.grouped_by = read_grouped_by(self._file.attrs)
-        for part, nnz in zip(SPLITS, (self.nnz, self.nnz_test), strict=True):
-            if self.grouped_by or f"{part}/group" in self._file:
-                self._dataset(f"{part}/group", nnz, np.int32)
 
     def _check_names(self, side: Side, n: int) -> None:
         """Check the names of a side of n rows, and read the labels of their parts."""
