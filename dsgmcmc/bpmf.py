@@ -238,7 +238,8 @@ class BPMF(Estimator, FittedModel):
         results have the three columns in any arrangement.
     hold_out_by : str or sequence of str, optional
         Columns of a file, or of users, items and context, whose groups `test_fraction` and
-        comparisons of models hold out as a whole, such as ``["station", "day"]``.
+        comparisons of models hold out as a whole, such as ``["station", "day"]``. Then
+        ``by_group_`` has the correlation of test ratings and predictions within groups.
     part_features : bool
         Whether the parts of names are features.
     matrix : bool, optional

@@ -222,10 +222,10 @@ def _show_lists(blocks: list[ListBlock], ranking: Ranking, user_columns: Sequenc
         for line in _lines_of(columns):
             title = f"user {_name(line, user_columns)}"
             tables.setdefault(title, []).append(_row_of(line, names[len(user_columns) :]))
-    headings = _headings(ranking)
+    headings = _headings(ranking, list(blocks[0].columns))
     for title, rows in tables.items():
         if rows:
-            show_table(headings[: len(rows[0])], rows, title, left=("name",))
+            show_table(headings, rows, title, left=("name", "because"))
         else:
             say(f"{title}: nothing to recommend: every cell is rated or excluded", file=sys.stderr)
     if not tables:
@@ -243,12 +243,17 @@ def _lines_of(table: dict[str, Any]) -> list[dict[str, Any]]:
     return [dict(zip(table, line, strict=True)) for line in zip(*columns, strict=True)]
 
 
-def _headings(ranking: Ranking) -> list[str]:
-    """Return the headings of a table of recommendations; the last one is of names, if known."""
+def _headings(ranking: Ranking, columns: Sequence[str]) -> list[str]:
+    """Return the headings of a table of recommendations that has these columns."""
     uncertainty = ["sd of mean", "mean, 90 %"]
     if ranking.score_name == "mean":
         uncertainty = ["sd", "90 % interval"]
-    return ["rank", ranking.score_name, *uncertainty, "ratings", "item", "name"]
+    headings = ["rank", ranking.score_name, *uncertainty, "ratings", "item"]
+    if "item_name" in columns:
+        headings.append("name")
+    if "because" in columns:
+        headings.append("because")
+    return headings
 
 
 def _written(score: float) -> str:
@@ -259,7 +264,7 @@ def _written(score: float) -> str:
 
 
 def _row_of(line: dict[str, Any], columns: Sequence[str]) -> list[str]:
-    """Format a recommended item, named by these columns, as a row of a table; its title is last."""
+    """Format a recommended item, named by these columns, as a row of a table."""
     row = [
         str(line["rank"]),
         _written(line["score"]),
@@ -270,6 +275,8 @@ def _row_of(line: dict[str, Any], columns: Sequence[str]) -> list[str]:
     ]
     if "item_name" in line:
         row.append(line["item_name"])
+    if "because" in line:
+        row.append(line.get("because_name") or line["because"])
     return row
 
 

@@ -31,7 +31,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dsgmcmc.diagnostics.scores import Difference, difference_of_sums
 from dsgmcmc.kernels.biases import sweep_rows
 from dsgmcmc.kernels.compact_ratings import Numbering, index_type, kernel_arguments
 from dsgmcmc.model.likelihoods import Law
@@ -39,7 +38,7 @@ from dsgmcmc.model.likelihoods.gaussian import GaussianRatings
 from dsgmcmc.model.limits import UNLIMITED, Limits
 from dsgmcmc.model.predictive.base import Moments, Predictive
 from dsgmcmc.model.truncation import truncated_moments
-from dsgmcmc.posterior.scores import Scored
+from dsgmcmc.posterior.scores import Difference, Scored, difference_of_sums
 from dsgmcmc.ratings.file import Ratings
 from dsgmcmc.ratings.format import SLAB, Bounds, RowRatings, Split, row_slabs
 from dsgmcmc.types import Array, Float32, Float64, Int32, Int64

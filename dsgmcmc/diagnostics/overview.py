@@ -16,9 +16,11 @@ from dsgmcmc.diagnostics.comparison import Comparison
 from dsgmcmc.diagnostics.summary import (
     RunText,
     as_written,
+    covered,
     describe_run,
     ending,
     read_summary,
+    within_groups,
     written,
 )
 from dsgmcmc.posterior.loadings import SHARE, variance_shares
@@ -333,11 +335,15 @@ def total_scores(scored: Mapping[str, Any], which: str) -> TextTable:
         labels["rmse"] += " of the median"
         labels["mae"] += " of the median"
     rows = []
+    by_group = scored.get("by_group")
+    if by_group and by_group["correlation"] is not None:
+        rows.append(within_groups(by_group))
     for name, label in labels.items():
         if scored.get(name) is not None:
             rows.append([label, written(scored[name])])
     for level, share in scored["coverage"].items():
-        rows.append([f"inside {level:.0%} intervals", f"{share:.1%}"])
+        inside = covered(share, str(level), by_group)
+        rows.append([f"inside {level:.0%} intervals", inside])
     title = f"{scored['ratings']:,} {which}"
     if scored.get("bounded"):
         title += f", {scored['bounded']:,} of which count in log scores alone: they are bounds"

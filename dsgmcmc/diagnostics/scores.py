@@ -4,23 +4,18 @@ A score is a function of ratings and their predictions. Predictions are expected
 predictive distributions (`dsgmcmc.model.predictive.base`), which include the noise and are averaged
 over the draws of all chains.
 
-*Paired differences* are summed by user first, because the ratings of a user are correlated. Let
-:math:`d_i` be the difference for rating i, with n ratings by U users, and
-:math:`D_u = \sum_{i \in u} (d_i - \bar d)`. Then [Cameron & Miller 2015, section 2]
+*Paired differences* are summed by user first, because the ratings of a user are correlated: users
+are the groups of `dsgmcmc.posterior.scores`.
 
-.. math:: \mathrm{se}^2(\bar d) = \frac{U}{U - 1} \frac{1}{n^2} \sum_u D_u^2
-
-[Hanley & McNeil 1982] The
-area under a ROC curve, Radiology 143. [Cameron & Miller 2015] A practitioner's guide to
-cluster-robust inference, Journal of Human Resources 50(2).
+[Hanley & McNeil 1982] The area under a ROC curve, Radiology 143.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -30,7 +25,7 @@ from dsgmcmc.model.likelihoods import Law
 from dsgmcmc.model.predictive.base import nearest_level
 from dsgmcmc.posterior.heldout import TestPredictions, predict_test
 from dsgmcmc.posterior.run import Run
-from dsgmcmc.posterior.scores import Pit, Scored, Scores, inside
+from dsgmcmc.posterior.scores import Difference, Pit, Scored, Scores, difference_of_sums, inside
 from dsgmcmc.types import Float64, Int32, Int64, Mask
 
 #: Number of bins in the histogram of the PIT.
@@ -81,7 +76,7 @@ def calibration(run: Run) -> dict[str, Any] | None:
     users, items = run.test_pairs()
     if not len(users) or not run.config.law.can_be_evaluated or run.unfinished:
         return None
-    scores = TestScores(run.config.law, run.levels)
+    scores = TestScores(run.config.law, run.levels, run.facts.get("grouped_by", ()))
     scored = scores.add_test(predict_test(run))
     figures = {**scores.result(), "pit": [], "by_activity": [], "by_popularity": []}
     exact = scored.exact
@@ -109,10 +104,14 @@ class TestScores(Scores):
         Likelihood of the model that predicts them.
     levels : (R,) float64 or None
         Levels of the ratings, if they have levels.
+    grouped_by : sequence of str, optional
+        As of `Scores`.
     """
 
-    def __init__(self, law: type[Law], levels: Float64 | None) -> None:
-        super().__init__()
+    def __init__(
+        self, law: type[Law], levels: Float64 | None, grouped_by: Sequence[str] = ()
+    ) -> None:
+        super().__init__(grouped_by)
         self._law = law
         self._levels = levels
         self._sd = 0.0  # sum of the standard deviations of predictors
@@ -124,7 +123,7 @@ class TestScores(Scores):
     def add_test(self, test: TestPredictions) -> Scored:
         """Add test ratings, and return them as they were scored."""
         scored = test.scored(self._law, self._levels)
-        self.add(scored)
+        self.add(scored, test.group)
         exact = scored.exact
         scaled = self._law.transform.scaled(test.rating[exact])
         self._sd += float(np.sqrt(test.variance).sum())
@@ -228,13 +227,6 @@ def _groups(scored: Scored, counts: Int64) -> list[dict[str, Any]]:
 # ---------------------------------------------------------------------- paired differences
 
 
-class Difference(NamedTuple):
-    """An average difference and its standard error."""
-
-    mean: float
-    error: float
-
-
 def difference(first: Float64, second: Float64, owners: Int32) -> Difference:
     """Return the mean of `first` - `second`, (n,) scores, and its standard error.
 
@@ -242,17 +234,3 @@ def difference(first: Float64, second: Float64, owners: Int32) -> Difference:
     """
     sums = np.asarray(np.bincount(owners, first - second), np.float64)
     return difference_of_sums(sums, np.bincount(owners))
-
-
-def difference_of_sums(sums: Float64, counts: Int64) -> Difference:
-    """Return the `difference` from sums of differences by user, (U,), and their numbers, (U,).
-
-    Numbers may be 0.
-    """
-    n = int(counts.sum())
-    users = int(np.count_nonzero(counts))
-    mean = float(sums.sum()) / n
-    if users < 2:
-        return Difference(mean, float("inf"))
-    squares = np.square(sums - mean * counts).sum()
-    return Difference(mean, float(np.sqrt(users / (users - 1) * squares)) / n)

@@ -28,6 +28,13 @@ MAX_BYTES = 1 << 22
 #: distribution, rounding and heavy tails of ratings move it more.
 COVERAGE_OFF = {"0.9": 0.02, "0.95": 0.02, "0.8": 0.05, "0.5": 0.1}
 
+#: Fewest groups that were held out by which intervals are judged.
+LEAST_GROUPS = 5
+#: Probability below the error by group that is chance: that of three standard deviations.
+BEYOND_CHANCE = 0.99865
+#: Standard deviations that are chance if a group counts as one rating.
+SDS_OF_GROUPS = 2.5
+
 UNSEEN = 1e-4  # differences of log scores below this are not reported
 
 #: With a smaller effective sample size of predictions, no score of a run is reliable.
@@ -131,8 +138,10 @@ def _scores(summary: Summary) -> list[str]:
         if not summary.get("bounded"):
             return [_why_unscored(summary)]
         return [_why_unscored(summary), *_log_score(summary)]
+    by_group = summary.get("by_group")
     coverage = ", ".join(
-        f"{float(level):.0%}: {share:.1%}" for level, share in summary["coverage"].items()
+        f"{float(level):.0%}: {covered(share, level, by_group)}"
+        for level, share in summary["coverage"].items()
     )
     errors = _errors(summary)
     lines = [*_log_score(summary), *_two_levels(summary)]
@@ -140,6 +149,10 @@ def _scores(summary: Summary) -> list[str]:
         lines.append(errors)  # levels and counts are not measured by distances
     else:
         lines.insert(0, errors)
+    if by_group:
+        lines[0] = _first_within_groups(by_group, lines[0])
+        if by_group["groups"] > 1:
+            coverage += f" (standard errors of {by_group['groups']:,} independent groups)"
     lines.append(f"ratings inside their predictive intervals: {coverage}")
     if summary.get("bounded"):
         lines.append(
@@ -153,6 +166,36 @@ def _scores(summary: Summary) -> list[str]:
     if summary.get("agreement"):
         lines.append(_agreement(summary["agreement"]))
     return lines
+
+
+def within_groups(by_group: Mapping[str, Any]) -> list[str]:
+    """Return what the correlation within groups is called, and its mean over groups."""
+    columns = ", ".join(map(plain, by_group["columns"]))
+    if len(by_group["columns"]) > 1:
+        columns = f"({columns})"
+    mean = written(by_group["correlation"])
+    if by_group["correlation_error"] is not None:
+        mean += f" ± {by_group['correlation_error']:.4f}"
+    return [f"correlation within {columns}", mean]
+
+
+def _first_within_groups(by_group: Mapping[str, Any], line: str) -> str:
+    """Return a line of scores after the correlation within groups, if there is one."""
+    if by_group["correlation"] is None:
+        return line
+    label, mean = within_groups(by_group)
+    groups = "1 group"
+    if by_group["correlated_groups"] != 1:
+        groups = f"{by_group['correlated_groups']:,} groups"
+    return f"{label} {mean} ({groups}), {line}"
+
+
+def covered(share: float, level: str, by_group: Mapping[str, Any] | None) -> str:
+    """Write the share of ratings inside intervals of a level, with its error by group if known."""
+    text = f"{share:.1%}"
+    if by_group and by_group["coverage_error"][level] is not None:
+        text += f" ± {by_group['coverage_error'][level]:.1%}"
+    return text
 
 
 def _why_unscored(summary: Summary) -> str:
@@ -494,31 +537,53 @@ def _comparative(gain: float, error: float) -> str:
 
 
 def _miscalibrated(summary: Summary) -> list[str]:
-    """Warn if intervals contain too many or too few test ratings, beyond chance.
-
-    Of a user or item without training ratings all test ratings share an error, and count once.
-    """
-    number = summary.get("test_ratings", 10**6) - summary.get("bounded", 0)
-    number = max(1, min(number, summary.get("independent", number)))
+    """Warn if intervals of some levels contain too many or too few test ratings, beyond chance."""
     coverage = summary["coverage"]
-    levels = [name for name in COVERAGE_OFF if name == "0.9" or name in coverage]
-    for name in levels:
-        covered = coverage[name]
+    shares: dict[str, list[str]] = {"narrow": [], "wide": []}
+    for name in COVERAGE_OFF:
+        if name != "0.9" and name not in coverage:
+            continue
         level = float(name)
+        off = coverage[name] - level
         # intervals are rounded to levels, which adds to coverage, but not to the width
-        if covered > level and summary.get("narrower_than_levels"):
+        if off > 0 and summary.get("narrower_than_levels"):
             continue
-        chance = 3 * sqrt(level * (1 - level) / number)
-        if abs(covered - level) <= max(COVERAGE_OFF[name], chance):
+        if abs(off) <= max(COVERAGE_OFF[name], _chance(summary, name, is_wide=off > 0)):
             continue
-        size = "too narrow"
-        if covered > level:
-            size = "too wide"
-        return [
-            f"{100 * level:.0f} % intervals contain {covered:.1%} of the test ratings: predictive"
-            f" distributions are {size}"
-        ]
-    return []
+        size = "narrow"
+        if off > 0:
+            size = "wide"
+        shares[size].append(f"{100 * level:.0f} % intervals contain {coverage[name]:.1%}")
+    return [
+        f"{', '.join(found)} of the test ratings: predictive distributions are too {size}"
+        for size, found in shares.items()
+        if found
+    ]
+
+
+def _chance(summary: Summary, name: str, *, is_wide: bool) -> float:
+    """Return by how much coverage may differ from a level by chance.
+
+    Ratings of a group that was held out share an error, and so do all test ratings of a user or
+    item without training ratings, which count once. Groups seem alike if all happen to be inside
+    their intervals: for too much coverage, a group counts at most as one rating.
+    """
+    level = float(name)
+    sd = sqrt(level * (1 - level))
+    number = max(1, summary.get("test_ratings", 10**6) - summary.get("bounded", 0))
+    by_group = summary.get("by_group")
+    if by_group is None:
+        return 3 * sd / sqrt(max(1, min(number, summary.get("independent", number))))
+    if by_group["groups"] < LEAST_GROUPS:
+        return inf
+    from scipy.special import stdtrit  # here, because most runs do not need it
+
+    sds = float(stdtrit(by_group["groups"] - 1, BEYOND_CHANCE))
+    error: float = by_group["coverage_error"][name]
+    chance = max(3 * sd / sqrt(number), sds * error)
+    if is_wide:
+        chance = max(chance, SDS_OF_GROUPS * sd / sqrt(by_group["effective_groups"]))
+    return chance
 
 
 def temperature_warnings(temperatures: Mapping[str, Mapping[str, Any]]) -> list[str]:

@@ -141,8 +141,7 @@ def _feature_columns(features: Any, entity: str, own: str) -> FeatureColumns:
                 f"{entity}_features: expected an array (n, 1 + F), names first, but found"
                 f" {array.shape}"
             )
-        columns = {f"feature_{k}": array[:, k] for k in range(1, array.shape[1])}
-        return FeatureColumns(entity, array[:, 0], columns)
+        return _named_matrix(entity, array[:, 0], array[:, 1:])
     columns = {str(label): np.asarray(features[label]) for label in labels}
     index_name = str(getattr(getattr(features, "index", None), "name", None) or "")
     names_of_all = [str(label) for label in labels]

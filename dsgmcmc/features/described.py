@@ -251,7 +251,7 @@ def _split_kinds(text: str) -> dict[str, str]:
     return words
 
 
-def is_of_names(source: Any) -> bool:
+def is_of_names(source: object) -> bool:
     """Whether a source, or the source of a description, are the names themselves."""
     if isinstance(source, Description):
         source = source.source

@@ -29,7 +29,7 @@ from dsgmcmc.features.described import (
 )
 from dsgmcmc.features.encoding import ColumnEncoding, Encoding, Kind
 from dsgmcmc.features.time_columns import learn_time_column, time_entries
-from dsgmcmc.features.times import describe_families
+from dsgmcmc.features.times import Entries, describe_families
 from dsgmcmc.features.values import (
     YEAR_AT_END,
     ColumnCounts,
@@ -46,6 +46,7 @@ from dsgmcmc.ratings.format import (
     MAX_SAMPLED_FEATURES,
     Features,
 )
+from dsgmcmc.ratings.pairs import join, select
 from dsgmcmc.settings import named
 from dsgmcmc.tables.session import Session, literal, open_small_session
 from dsgmcmc.tables.usual import shortened
@@ -455,29 +456,18 @@ def _too_large(described: DescriptionTable, name: str) -> InputError:
 # ----------------------------------------------------------------------------------------- applying
 
 
-class _Entries(NamedTuple):
-    """Entries of a matrix of features: rows, columns and values, (m,) each."""
-
-    row: Int64
-    column: Int64
-    value: Float64
+def _joined(pieces: list[Entries]) -> Entries:
+    """Return all entries, ordered by row and feature."""
+    entries = join(pieces)
+    return select(entries, np.lexsort((entries.feature, entries.position)))
 
 
-def _joined(pieces: list[_Entries]) -> _Entries:
-    """Return all entries, ordered by row and column."""
-    row = np.concatenate([piece.row for piece in pieces])
-    column = np.concatenate([piece.column for piece in pieces])
-    value = np.concatenate([piece.value for piece in pieces])
-    order = np.lexsort((column, row))
-    return _Entries(row[order], column[order], value[order])
-
-
-def _without_zeros(entries: _Entries) -> _Entries:
+def _without_zeros(entries: Entries) -> Entries:
     """Return ordered entries without zeros; a row of zeros keeps the first, so that it is known."""
     used = entries.value != 0
-    starts = np.flatnonzero(np.diff(entries.row, prepend=-1))
+    starts = np.flatnonzero(np.diff(entries.position, prepend=-1))
     used[starts] |= ~np.logical_or.reduceat(used, starts)
-    return _Entries(entries.row[used], entries.column[used], entries.value[used])
+    return select(entries, used)
 
 
 class _Flag(NamedTuple):
@@ -487,10 +477,10 @@ class _Flag(NamedTuple):
     mean: float
     rows: Int64
 
-    def missing(self, described_rows: Int64) -> _Entries:
+    def missing(self, described_rows: Int64) -> Entries:
         """Return entries of rows in which the flag is missing: its mean, where 0 would say no."""
         rows = np.setdiff1d(described_rows, self.rows)
-        return _Entries(rows, np.full(len(rows), self.feature), np.full(len(rows), self.mean))
+        return Entries(rows, np.full(len(rows), self.feature), np.full(len(rows), self.mean))
 
 
 def apply(db: Session, described: DescriptionTable, encoding: Encoding, n: int) -> Features:
@@ -499,7 +489,7 @@ def apply(db: Session, described: DescriptionTable, encoding: Encoding, n: int) 
     `db` has the table ``{entity}s`` (id, k) of n users or items; row k of the features belongs to
     the user or item with number k. Raises InputError if numbers are too large.
     """
-    pieces = [_Entries(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))]
+    pieces = [Entries(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))]
     if described.matrix is not None:
         pieces.append(_matrix_entries(db, described))
     first = _first_features(encoding)
@@ -513,19 +503,18 @@ def apply(db: Session, described: DescriptionTable, encoding: Encoding, n: int) 
     for name, column in columns.items():
         if column.kind == "time":
             of_time = time_entries(db, described, column)
-            feature = of_time.feature + first[name]
-            pieces.append(_Entries(of_time.position, feature, of_time.value))
+            pieces.append(of_time._replace(feature=of_time.feature + first[name]))
         elif column.kind not in ("number", "flag"):
             k, feature = _categories(db, described, column, encoding.separator)
-            pieces.append(_Entries(k, feature + first[name], np.ones(len(k))))
-    described_rows = np.unique(np.concatenate([piece.row for piece in pieces]))
+            pieces.append(Entries(k, feature + first[name], np.ones(len(k))))
+    described_rows = np.unique(np.concatenate([piece.position for piece in pieces]))
     pieces += [flag.missing(described_rows) for flag in flags if flag.mean]
     entries = _joined(pieces)
     if any(column.group for column in encoding.columns):
         entries = _without_zeros(entries)
     return Features(
-        indptr=np.append(0, np.cumsum(np.bincount(entries.row, minlength=n))).astype(np.int64),
-        indices=entries.column.astype(np.int32),
+        indptr=np.append(0, np.cumsum(np.bincount(entries.position, minlength=n))).astype(np.int64),
+        indices=entries.feature.astype(np.int32),
         values=entries.value.astype(np.float32),
         names=tuple(encoding.names),
         groups=tuple(encoding.groups),
@@ -533,14 +522,14 @@ def apply(db: Session, described: DescriptionTable, encoding: Encoding, n: int) 
     )
 
 
-def _matrix_entries(db: Session, described: DescriptionTable) -> _Entries:
+def _matrix_entries(db: Session, described: DescriptionTable) -> Entries:
     """Return the entries of a matrix, in rows by the numbers of users or items."""
     numbers = db.execute(
         f"SELECT r, k FROM {described.name} JOIN {described.entity}s USING (id)"
     ).fetchnumpy()
     cells = described.matrix[numbers["r"]].tocoo()
     row = numbers["k"][cells.row].astype(np.int64)
-    return _Entries(row, cells.col.astype(np.int64), cells.data)
+    return Entries(row, cells.col.astype(np.int64), cells.data)
 
 
 def _first_features(encoding: Encoding) -> dict[str, int]:
@@ -563,7 +552,7 @@ def _read_numbers(
 
 def _number_entries(
     described: DescriptionTable, column: ColumnEncoding, feature: int, numbers: Numbers
-) -> _Entries:
+) -> Entries:
     """Return the entries of a column of numbers or flags, which is the feature number `feature`."""
     x = numbers.value
     if column.kind == "number":
@@ -571,7 +560,7 @@ def _number_entries(
             x = (x - column.mean) / column.sd
     if not (np.abs(x) <= np.finfo(np.float32).max).all():
         raise _too_large(described, column.name)
-    return _Entries(numbers.row, np.full(len(x), feature), x)
+    return Entries(numbers.row, np.full(len(x), feature), x)
 
 
 def _categories(

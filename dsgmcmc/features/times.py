@@ -62,14 +62,14 @@ class Times(NamedTuple):
 
 
 class Entries(NamedTuple):
-    """Values of functions at times that are not zero, (m,) each.
+    """Values of features that are stored, such as those of functions of time, (m,) each.
 
     Attributes
     ----------
     position : int64
-        Positions of the times.
+        Positions of the rows, or of the times.
     feature : int64
-        Numbers of the functions.
+        Numbers of the features, or of the functions.
     value : float64
     """
 

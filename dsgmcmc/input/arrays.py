@@ -22,6 +22,7 @@ from dsgmcmc.input.matrices import (
     read_matrix,
     refuse_first_column,
 )
+from dsgmcmc.input.repeated import merge_repeated
 from dsgmcmc.input.roles import (
     CONTEXT,
     MEASURES,
@@ -34,6 +35,7 @@ from dsgmcmc.input.roles import (
     refuse_rounded,
 )
 from dsgmcmc.input.sources.annotated import (
+    MatrixCells,
     cells_of,
     data_array_of,
     is_annotated,
@@ -41,18 +43,15 @@ from dsgmcmc.input.sources.annotated import (
     refuse_modalities,
 )
 from dsgmcmc.input.sources.columns import MemoryTable
-from dsgmcmc.input.sources.labelled import refuse_filling, refuse_limit
 from dsgmcmc.input.sources.limits import SIDES
-from dsgmcmc.input.sources.matrix import stored_cells
 from dsgmcmc.input.values import not_rated_sql
 from dsgmcmc.input.wide import ENTRIES, Block, Cells, WideMatrix, describe_matrix
-from dsgmcmc.parallel.machine import memory_for_data
 from dsgmcmc.ratings.names import main_role, names_of, part_role, part_sql
 from dsgmcmc.ratings.reading import NOTHING_SAID, Reading
 from dsgmcmc.settings import in_python, short_repr
 from dsgmcmc.tables.frames import as_frame, is_missing, plain_column, unmasked
 from dsgmcmc.tables.session import Session, open_small_session
-from dsgmcmc.tables.usual import ROLES, Columns, find_column, joined, shortened
+from dsgmcmc.tables.usual import Columns, find_column, joined, shortened, usual_roles
 from dsgmcmc.types import Array
 
 _MATRIX_ADVICE = (
@@ -131,21 +130,24 @@ def read_ratings(X: Any, y: Any = None, form: Reading = NOTHING_SAID) -> dict[st
     if isinstance(table.file, MemoryTable) and table.matrix is None and not form.missing:
         columns = dict(zip(table.columns, table.file.arrays, strict=True))
         columns.pop("timestamp", None)
-        if _are_plain(columns):
+        is_merged = form.duplicates not in (None, "keep") and _recur(columns)
+        if _are_plain(columns) and not is_merged:
             if "rating" in columns:
                 columns["rating"] = columns["rating"].astype(np.float64)
             return columns
     with open_small_session() as db:
-        return read_table(db, table, form.missing)
+        return read_table(db, table, form)
 
 
 def read_table(
     db: Session,
     table: RatingsTable,
-    missing: Sequence[str],
+    form: Reading,
     integers: Mapping[str, Sequence[bool]] = MappingProxyType({}),
 ) -> dict[str, Array]:
-    """Return the columns of a table by role, in its order, without the values in `missing`.
+    """Return the columns of a table by role, in its order, without values that mean "not rated".
+
+    Ratings of the same user and item are left out, or merged, as `form` says; by default none are.
 
     Users and items are integers or str. Ratings, weights and bounds are float64; lower and upper
     bounds are infinite on an open side, and NaN for exact ratings. Clicks have no ratings. Further
@@ -154,7 +156,9 @@ def read_table(
     not count.
     """
     create_raw(db, [table])
-    load(db, table, timed=False, missing=missing)
+    load(db, table, timed=False, missing=form.missing)
+    is_rated = f"NOT {not_rated_sql(form.missing)}"
+    merge_repeated(db, form.duplicates, is_rated)
     selected = {}
     for role in NAMED_ROLES:
         n_parts = table.n_parts(role)
@@ -165,10 +169,17 @@ def read_table(
             selected[part_role(role, k)] = name
     if table.has_ratings:
         selected["rating"] = "rating"
-    columns = fetch_ratings(db, selected, f"NOT {not_rated_sql(missing)}")
+    columns = fetch_ratings(db, selected, is_rated)
     if not len(columns["user"]):
         raise InputError("there are no ratings")
     return columns
+
+
+def _recur(columns: Mapping[str, Array]) -> bool:
+    """Whether a pair of a user and an item recurs, given columns by role."""
+    names = [column.tolist() for role, column in columns.items() if main_role(role) in NAMED_ROLES]
+    pairs = list(zip(*names, strict=True))
+    return len(set(pairs)) < len(pairs)
 
 
 def _are_plain(columns: Mapping[str, Array]) -> bool:
@@ -188,7 +199,7 @@ def _are_plain(columns: Mapping[str, Array]) -> bool:
     return True
 
 
-def _is_plain_name(name: Any) -> bool:
+def _is_plain_name(name: object) -> bool:
     """Whether a name is a text that neither ends in blanks nor may be a number with a point."""
     return type(name) is str and _PLAIN_NAME.fullmatch(name) is not None
 
@@ -220,12 +231,10 @@ def memory_table(X: Any, y: Any, form: Reading, *, timed: bool) -> RatingsTable:
             )
         if y is not None:
             raise InputError("X is a matrix of ratings, so y must be left out")
-    if is_annotated(X):
-        table = _annotated_table(X, form)
+    if is_annotated(X) or scipy.sparse.issparse(X):
+        table = _table_of_cells(cells_of(X, form))
     elif wide:
         table = _wide_table(X, form)
-    elif scipy.sparse.issparse(X):
-        table = _table_of(_sparse_columns(X, form), cells=True)
     else:
         table = _long_table(X, y, form.columns, timed=timed).marked(form)
     return table._replace(reading=form._replace(matrix=bool(table.about)))
@@ -257,38 +266,14 @@ def _table_of(
     return RatingsTable(file, {role: k for k, role in enumerate(columns)}, labels=labels)
 
 
-def _annotated_table(X: Any, choice: Reading) -> RatingsTable:
-    """Return the known cells of an AnnData object."""
-    matrix, cells = cells_of(X, choice)
-    columns = {
-        "user": matrix.users[cells.row],
-        "item": matrix.items[cells.col],
-        "rating": cells.values,
-    }
+def _table_of_cells(cells: MatrixCells) -> RatingsTable:
+    """Return the known cells of a matrix."""
+    columns = {"user": cells.row, "item": cells.col, "rating": cells.values}
+    if cells.users is not None and cells.items is not None:
+        columns |= {"user": cells.users[cells.row], "item": cells.items[cells.col]}
     if cells.bounds is not None:
         columns |= dict(zip(SIDES, cells.bounds, strict=True))
-    labels: Mapping[str, str] = {}
-    about = matrix.about
-    if matrix.limits is not None:
-        labels = matrix.limits.names
-        about += f"; {matrix.limits.describe()}"
-    return _table_of(columns, labels, cells=True)._replace(about=about)
-
-
-def _sparse_columns(X: Any, choice: Reading) -> dict[str, Array]:
-    """Return user, item and rating of the entries of a sparse matrix, or of all its cells."""
-    refuse_limit("the sparse matrix", choice)
-    if choice.unstored == "zero":
-        refuse_filling("the sparse matrix", X.shape, memory_for_data())
-        dense = X.toarray()
-        row, col = np.nonzero(~np.isnan(dense))
-        return {"user": row, "item": col, "rating": dense[row, col]}
-    entries = stored_cells(X)
-    return {
-        "user": entries.row.astype(np.int64),
-        "item": entries.col.astype(np.int64),
-        "rating": entries.data,
-    }
+    return _table_of(columns, cells.limits, cells=True)._replace(about=cells.about)
 
 
 def _long_table(X: Any, y: Any, columns: Columns, *, timed: bool) -> RatingsTable:
@@ -353,7 +338,7 @@ def is_wide(X: Any, y: Any, form: Reading) -> bool:
             return False
         values = [X]
     else:
-        if form.columns or any(find_column(labels, role) is not None for role in ROLES):
+        if form.columns or usual_roles(labels):
             return False
         values = [np.asarray(X[label]) for label in labels]
     if X.shape[1] == 3 or not are_cells(values):

@@ -10,9 +10,10 @@ from __future__ import annotations
 import codecs
 import csv
 import gzip
+import hashlib
 import itertools
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -43,7 +44,7 @@ from dsgmcmc.input.sources.text import LONGEST_LINE, ParsedFile, ParsedMatrix, T
 from dsgmcmc.ratings.reading import NOTHING_SAID, Reading
 from dsgmcmc.settings import named
 from dsgmcmc.tables.session import Session, memory_of, reading
-from dsgmcmc.tables.usual import find_column
+from dsgmcmc.tables.usual import usual_roles
 
 _BLANKS = "blanks"  # any number of spaces and tabs
 _KONECT = "% *(?:sym|asym|bip) "  # the first line of a network of KONECT
@@ -94,7 +95,7 @@ def open_table(
         if found is not None:
             refuse_lines(path, choice)
             return found
-    table = _open_other(db, path, is_header, latin1=latin1, skipped=choice.skip_rows)
+    table = _open_other(db, path, is_header, latin1=latin1, choice=choice)
     if not table.is_text and not table.is_parsed:
         refuse_lines(path, choice)
     refuse_variable(path, choice)
@@ -121,7 +122,12 @@ def _with_zeros(db: Session, table: Source, choice: Reading) -> Source:
 
 
 def _open_other(
-    db: Session, path: Path, is_header: IsHeader, *, latin1: bool, skipped: str = ""
+    db: Session,
+    path: Path,
+    is_header: IsHeader,
+    *,
+    latin1: bool,
+    choice: Reading = NOTHING_SAID,
 ) -> Source:
     """Return the table in a file of text, JSON, Parquet, NumPy or SMURFF."""
     if path.suffix.lower() == ".npz":
@@ -145,8 +151,9 @@ def _open_other(
         return _open_json(db, path, packed=packed)
     if not text.endswith("\n") and any(line.strip() for line in lines[:-1]):
         lines.pop()  # the sample may end within this line
-    table = _open_lines(path, lines, is_header, skipped)
-    return replace(table, packed=packed, encoding=encoding, mixed=has_mixed_ends)
+    left_out, skipped = lines_left_out(lines, choice)
+    table = _open_lines(path, lines, is_header, left_out)
+    return replace(table, skipped=skipped, packed=packed, encoding=encoding, mixed=has_mixed_ends)
 
 
 def _read_head(file: IO[bytes]) -> bytes:
@@ -192,12 +199,13 @@ def _with_layout(path: Path, layout: Layout, *, packed: bool, mixed: bool) -> Pa
 # ------------------------------------------------------------------------------------------- text
 
 
-def _open_lines(path: Path, lines: list[str], is_header: IsHeader, skipped: str = "") -> TextFile:
+def _open_lines(
+    path: Path, lines: list[str], is_header: IsHeader, left_out: Set[int] = frozenset()
+) -> TextFile:
     """Return the table that a text file has, by its first lines, without those that are no rows."""
-    left_out = parse_skipped(skipped)
     filled = [k for k, line in enumerate(lines) if line.strip() and k + 1 not in left_out]
     if not filled:
-        raise InputError(f"{path}: {named('skip_rows')} {skipped} leaves no line")
+        raise InputError(f"{path}: {named('skip_rows')} leaves no line")
     said = re.fullmatch("sep=(.)", lines[filled[0]].strip().strip('"'))
     if said:  # the line tells spreadsheets the delimiter
         del filled[0]
@@ -263,7 +271,7 @@ def _names_of_columns(fields: list[str], sample: list[list[str]]) -> list[str]:
     return names
 
 
-def _refuse_late(path: Path, left_out: set[int], first_line: int) -> None:
+def _refuse_late(path: Path, left_out: Set[int], first_line: int) -> None:
     """Raise InputError if lines that are left out are below the first row."""
     late = [number for number in left_out if number > first_line]
     if late:
@@ -288,6 +296,21 @@ def parse_skipped(text: str) -> set[int]:
     return numbers
 
 
+def lines_left_out(lines: Sequence[str], choice: Reading) -> tuple[Set[int], str]:
+    """Return the numbers of the lines of a text file that are no rows, and a hash of their text.
+
+    What was said of earlier ratings holds for a file that has the same text in these lines.
+    """
+    numbers = parse_skipped(choice.skip_rows)
+    if not numbers:
+        return numbers, ""
+    texts = [lines[number - 1] for number in sorted(numbers) if number <= len(lines)]
+    text_hash = hashlib.sha256("\n".join(texts).encode()).hexdigest()
+    if choice.remembered and text_hash != choice.skipped:
+        return set(), ""
+    return numbers, text_hash
+
+
 def _refuse_preamble(path: Path, numbers: Sequence[int], rows: list[str]) -> None:
     """Raise InputError if a table begins below lines that have other columns than all its rows.
 
@@ -304,7 +327,8 @@ def _refuse_preamble(path: Path, numbers: Sequence[int], rows: list[str]) -> Non
                 lines_above = "1" if last == 1 else f"1-{last}"
                 raise InputError(
                     f"{path}: line {last + 1} and all below have {width} columns, and the lines"
-                    f" above have not: leave these out by {named('skip_rows')} {lines_above}"
+                    f" above have not: remove these, or leave them out by {named('skip_rows')}"
+                    f" {lines_above}"
                 )
 
 
@@ -329,7 +353,7 @@ def _commented_header(
     widths = {len(row) for row in rows}
     last = comments[-1]
     fields = _stripped(_split(last.lstrip("#%").lstrip(" "), delimiter))
-    has_usual_name = any(find_column(fields, role) is not None for role in ("user", "item"))
+    has_usual_name = bool(usual_roles(fields, ("user", "item")))
     is_as_wide = bool(widths & {len(fields), len(fields) + 1})
     if (
         is_as_wide

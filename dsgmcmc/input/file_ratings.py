@@ -6,20 +6,26 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence, Set
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from dsgmcmc.input.arrays import read_table
 from dsgmcmc.input.load import open_long, open_ratings
-from dsgmcmc.input.sources.base import Source
-from dsgmcmc.input.sources.labelled import NothingUnstoredError, NotSeveralError
 from dsgmcmc.ratings.reading import Reading
 from dsgmcmc.tables.session import Session, interruptible, open_session
 from dsgmcmc.tables.usual import Columns
 from dsgmcmc.types import Array
 
 
+class FileColumns(NamedTuple):
+    """Columns of a file by role, and whether it is a matrix with a row for each user."""
+
+    columns: Columns
+    is_matrix: bool = False
+
+
 def read_ratings_file(
     path: Path,
-    columns_for: Callable[[Set[str]], Columns | None],
+    columns_for: Callable[[Set[str]], FileColumns],
     integers: Mapping[str, Sequence[bool]],
     reading: Reading,
 ) -> dict[str, Array]:
@@ -30,8 +36,7 @@ def read_ratings_file(
     Parameters
     ----------
     columns_for : callable
-        Returns columns by role, given the names of all columns; none without a header. None means
-        that the file is a matrix with a row for each user.
+        Returns columns by role, given the names of all columns; none without a header.
     integers : dict of str to sequence of bool
         By role, which parts of the run's names are integers: zeros after their decimal point do
         not count.
@@ -50,25 +55,15 @@ def read_ratings_file(
 def _read(
     db: Session,
     path: Path,
-    columns_for: Callable[[Set[str]], Columns | None],
+    columns_for: Callable[[Set[str]], FileColumns],
     integers: Mapping[str, Sequence[bool]],
     *,
     reading: Reading,
 ) -> dict[str, Array]:
     """Read a file as `read_ratings_file` does, in a session."""
-    file, reading = _open(db, path, reading)
+    file = open_long(db, path, reading)
     names = set(file.names) if file.header and not file.is_matrix else set()
-    columns = columns_for(names)
-    reading = reading._replace(columns=columns or {}, matrix=columns is None)
+    columns, is_matrix = columns_for(names)
+    reading = reading._replace(columns=columns, matrix=is_matrix)
     table = open_ratings(db, path, reading, timed=False)
-    return read_table(db, table, reading.missing, integers)
-
-
-def _open(db: Session, path: Path, reading: Reading) -> tuple[Source, Reading]:
-    """Open a file, and return also what of the reading of the run's ratings is about this one."""
-    try:
-        return open_long(db, path, reading), reading
-    except NothingUnstoredError:
-        return _open(db, path, reading._replace(unstored=None))
-    except NotSeveralError:
-        return _open(db, path, reading._replace(variable=None))
+    return read_table(db, table, reading, integers)

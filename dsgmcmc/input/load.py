@@ -267,7 +267,7 @@ def open_long(db: Session, path: Path, choice: Reading) -> Source:
     names_columns = bool(set(expand_parts(choice.columns, file.names).values()) & set(file.names))
     is_said = names_columns or choice.first_line is not None
     if file.header and not is_said and names_recur(file.names, file.sample):
-        return open_table(db, path, lambda fields, rows: False)
+        return open_table(db, path, lambda fields, rows: False, choice=choice)
     return file
 
 

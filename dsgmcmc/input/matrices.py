@@ -208,7 +208,7 @@ def has_holes(column: Array) -> bool:
     return any(map(is_missing, column.flat))
 
 
-def _index_names(frame: Any) -> Array | None:
+def _index_names(frame: object) -> Array | None:
     """Return the names of rows in the index of a data frame; None if it has no labels.
 
     The numbers 0, 1, ... without a name are what a data frame has by itself; they are positions.
@@ -226,7 +226,7 @@ def _index_names(frame: Any) -> Array | None:
     return names
 
 
-def _has_labels(frame: Any) -> bool:
+def _has_labels(frame: object) -> bool:
     """Whether the index of a data frame has names: texts, or anything below a name of its own."""
     index = getattr(frame, "index", None)
     if index is None:

@@ -17,7 +17,7 @@ from dsgmcmc.input.sources.tables import SHOWN, holds, scalar
 from dsgmcmc.ratings.names import names_of, of_parts, part_role
 from dsgmcmc.settings import named
 from dsgmcmc.tables.session import Session, identifier, is_integer, is_rounded
-from dsgmcmc.tables.usual import Columns, find_column
+from dsgmcmc.tables.usual import Columns, usual_roles
 from dsgmcmc.types import Array
 
 CHUNK = 1_000_000  # pairs in NumPy arrays at a time
@@ -62,30 +62,31 @@ def load_pairs(
     labels: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
     *,
     directions: Sequence[str] = (),
+    said: Columns = MappingProxyType({}),
 ) -> PairsTable:
     """Read a file of pairs, in any format that `open_table` detects, into the table ``pairs``.
 
     `chosen` maps roles to columns, as `parse_columns` returns them. By default, users and items are
     in columns with the names of `labels`, which the run's names had, or with usual names; without a
-    header they are the first columns, or the `directions` of a table of three directions. Raises
-    InputError if the file is missing, empty or not a table, lacks a part, or has lines with a wrong
-    number of columns.
+    header they are the first columns, or the `directions` of a table of three directions, unless
+    users have `said` that the run's ratings had them elsewhere. Raises InputError if the file is
+    missing, empty or not a table, lacks a part, or has lines with a wrong number of columns.
     """
     parts = {role: of_role for role, of_role in labels.items() if len(of_role) > 1}
 
     def is_header(fields: list[str], rows: list[list[str]]) -> bool:
-        has_usual_name = [find_column(fields, role) is not None for role in ROLES]
-        if all(has_usual_name):
+        usual = usual_roles(fields, ROLES)
+        if len(usual) == len(ROLES):
             return True
         named_columns = set(expand_parts(chosen, fields).values())
         if any(not name.isdecimal() for name in named_columns):  # else positions of columns
             return named_columns <= set(fields)
         has_label = any(set(fields) & set(of_role) for of_role in labels.values())
-        return has_label or (not chosen and any(has_usual_name))
+        return has_label or (not chosen and bool(usual))
 
     file = open_table(db, path, is_header)
-    if not file.header and not chosen and not parts and file.sample:
-        refuse_unnamed(path, file.sample, rated=False)
+    if not file.header and not chosen:
+        _refuse_other_order(file, said, has_parts=bool(parts))
     names = file.names
     wanted: dict[str, str | tuple[str, ...]] = dict(chosen)
     if file.header:
@@ -108,6 +109,23 @@ def load_pairs(
     if scalar(db, "SELECT count(*) FROM pairs") == 0:
         raise InputError(f"{path} has no pairs")
     return PairsTable(file, positions, names)
+
+
+def _refuse_other_order(file: Source, said: Columns, *, has_parts: bool) -> None:
+    """Raise InputError if the first columns of a file without a header may not have the names.
+
+    Users may have said that other columns of the run's ratings have them.
+    """
+    positions = [str(said.get(role, k)) for k, role in enumerate(ROLES, 1)]
+    if all(position.isdecimal() for position in positions) and positions != ["1", "2"]:
+        user, item = positions
+        raise InputError(
+            f"{file.path} has no header, and the run's ratings had users in column {user} and items"
+            f" in column {item}: say which columns have them here, {named('columns')}"
+            f" user={user},item={item}, or write user,item above them"
+        )
+    if file.sample and not has_parts:
+        refuse_unnamed(file.path, file.sample, rated=False)
 
 
 def _refuse_other_parts(

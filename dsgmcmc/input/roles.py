@@ -21,6 +21,7 @@ from dsgmcmc.tables.usual import (
     joined,
     shortened,
     simplified,
+    usual_roles,
 )
 from dsgmcmc.types import Array
 
@@ -96,7 +97,7 @@ def names_recur(names: Sequence[str], sample: Rows) -> bool:
 
     They are no row if a name is usual for users or items.
     """
-    if any(find_column(names, role) is not None for role in ("user", "item")):
+    if usual_roles(names, NAMED_ROLES):
         return False
     pairs = (pair for row in sample for pair in zip(names, row, strict=False))
     return any(name and name == text.strip() for name, text in pairs)
@@ -174,7 +175,7 @@ def _expand(heading: Heading, columns: Columns) -> dict[str, str]:
     if context in heading.names or context.isdecimal():
         return expanded
     others = [name for name in heading.names if name not in expanded.values()]
-    others = [name for name in others if all(find_column([name], role) is None for role in ROLES)]
+    others = [name for name in others if not usual_roles([name])]
     if others:
         choices = f"the context may be {shortened(others)}"
     else:
@@ -294,7 +295,7 @@ def _matrix_advice(sample: Rows, names: Sequence[str] = ()) -> str:
     """
     if not sample or not all(len(row) > 4 and all(map(_is_cell, row[1:])) for row in sample):
         return ""
-    if any(find_column(names[1:], role) is not None for role in ROLES):
+    if usual_roles(names[1:]):
         return ""
     if names and len({row[0] for row in sample}) < len(sample):
         return ""
@@ -398,22 +399,18 @@ def assign_columns(heading: Heading, columns: Columns, *, timed: bool) -> dict[s
     Without a column of ratings, they are clicks (`_has_clicks`). The timestamp is optional unless
     the table is `timed`.
     """
-    return _assign(heading, _expand(heading, columns), timed=timed)
-
-
-def _assign(heading: Heading, columns: dict[str, str], *, timed: bool) -> dict[str, int]:
-    """Return positions as `assign_columns` does, given a column for each part of a name."""
+    expanded = _expand(heading, columns)
     names = heading.names or ()
-    clicks = columns.get("rating") == NO_COLUMN and NO_COLUMN not in names
+    clicks = expanded.get("rating") == NO_COLUMN and NO_COLUMN not in names
     if clicks:
-        columns = {role: name for role, name in columns.items() if role != "rating"}
-    if _has_clicks(heading, columns):
+        del expanded["rating"]
+    if _has_clicks(heading, expanded):
         clicks = True
-    if heading.names is None and not columns and heading.sample:
+    if heading.names is None and not expanded and heading.sample:
         refuse_unnamed(heading.where, heading.sample)
     roles = [role for role in ROLES if role != "rating" or not clicks]
-    if "rating" in roles and "rating" not in columns:
-        _refuse_two_ratings(heading, columns)
+    if "rating" in roles and "rating" not in expanded:
+        _refuse_two_ratings(heading, expanded)
     advice = f"use {named('columns')} user=NAME,item=NAME,rating=NAME"
     if timed:
         advice += ",timestamp=NAME"
@@ -421,7 +418,7 @@ def _assign(heading: Heading, columns: dict[str, str], *, timed: bool) -> dict[s
         advice += f", or {clicks_advice()}"
     positions = _locate(
         heading,
-        columns,
+        expanded,
         roles,
         advice=advice + _matrix_advice(heading.sample, names),
         optional=() if timed else ("timestamp",),

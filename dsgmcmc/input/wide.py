@@ -266,8 +266,8 @@ def _refuse_title(table: Source, missing: Sequence[str]) -> None:
         above = f"1-{last.removeprefix('line ')}"
     raise InputError(
         f"{table.path}: line 1 has one text alone, and names stand below"
-        f" ({shortened(lines[first_full])}): if it is a title above the table, leave it out by"
-        f" {named('skip_rows')} {above}"
+        f" ({shortened(lines[first_full])}): if it is a title above the table, remove it, or"
+        f" leave it out by {named('skip_rows')} {above}"
     )
 
 

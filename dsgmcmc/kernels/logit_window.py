@@ -1,8 +1,10 @@
 """Changes of the log likelihood of two levels, if an element of every row moves to several places.
 
 For a rating of level y with z = eta - C, and s = 2 y - 1, the log likelihood is -log(1 +
-exp(-s z)). The places of a row's element are z's changes of (q - start) spacing x, q = 0, 1, ...,
-`PLACES` - 1, where x is the covariate of the rating. They are computed side by side.
+exp(-s z)). With x = -s z that is -max(x, 0) - log(1 + exp(-|x|)). The places of a row's element are
+z's changes of (q - start) spacing c, q = 0, 1, ..., `PLACES` - 1, where c is the covariate of the
+rating. They are computed side by side. The numbers 1 + exp(-|x|) are between 1 and 2: those of
+`TOGETHER` ratings are multiplied, and one logarithm is taken of the product.
 """
 
 from __future__ import annotations
@@ -18,47 +20,48 @@ from dsgmcmc.types import Array, Float32
 #: Places that a row's element can move to, its own among them.
 PLACES = 16
 
-_SOURCE = '''\
-{functions}
+#: Ratings whose logarithms are taken together.
+TOGETHER = 32
+
+_SOURCE = f'''\
+{FUNCTIONS}
 
 
-{column}@kernel("void({ratings}, float32[::1], float32[::1], float32[:, ::1], float32[:, ::1])")
+{COLUMN}@kernel("void({RATINGS}, float32[::1], float32[::1], float32[:, ::1], float32[:, ::1])")
 def changes(indptr, indices, codes, values, z, covariate, windows, out):
-    """Add the changes of all ratings of a cell to those of their rows, or of their columns."""
+    """Add the changes of all ratings of a cell to those of their rows."""
     wide_vectors()
-    tile = np.zeros({places}, np.float32)
+    sums = np.zeros({PLACES}, np.float32)
+    products = np.zeros({PLACES}, np.float32)
     flat = out.reshape(out.size)
     halves = indices.size > z.size
     coded = codes.size > 0
     for i in range(uint64(indptr.size - 1)):
-        for r in range(uint64(indptr[i]), uint64(indptr[i + uint64(1)])):
-            j = column(indices, halves, r)
-            own = {own}
-            sign = float32(2) * (values[uint64(codes[r])] if coded else values[r]) - float32(1)
-            here = -sign * z[r]
-            now = max(here, float32(0)) + log1p32(exp32(-abs(here)))
-            step = -sign * covariate[{other}] * windows[own, uint64(1)]
-            first = here - step * windows[own, uint64(0)]
-            for q in range(uint64({places})):
-                x = first + step * float32(int32(q))
-                tile[q] = now - max(x, float32(0)) - log1p32(exp32(-abs(x)))
-            row = own * uint64({places})
-            for q in range(uint64({places})):
-                flat[row + q] += tile[q]
+        start = windows[i, uint64(0)]
+        row = i * uint64({PLACES})
+        end = uint64(indptr[i + uint64(1)])
+        for first in range(uint64(indptr[i]), end, uint64({TOGETHER})):
+            sums[:] = float32(0)
+            products[:] = float32(1)
+            for r in range(first, min(first + uint64({TOGETHER}), end)):
+                sign = float32(2) * (values[uint64(codes[r])] if coded else values[r]) - float32(1)
+                step = -sign * covariate[column(indices, halves, r)] * windows[i, uint64(1)]
+                origin = -sign * z[r] - step * start
+                for q in range(uint64({PLACES})):
+                    x = origin + step * float32(int32(q))
+                    sums[q] += max(x, float32(0))
+                    products[q] *= float32(1) + exp32(-abs(x))
+            for q in range(uint64({PLACES})):
+                sums[q] += log32(products[q])
+            now = sums[uint64(start)]
+            for q in range(uint64({PLACES})):
+                flat[row + q] += now - sums[q]
 '''
 
 
 @functools.cache
-def _module(by_column: bool) -> Any:
-    source = _SOURCE.format(
-        functions=FUNCTIONS,
-        column=COLUMN,
-        ratings=RATINGS,
-        places=PLACES,
-        own="j" if by_column else "i",
-        other="i" if by_column else "j",
-    )
-    return jit.compile_source("logit_window", source)
+def _module() -> Any:
+    return jit.compile_source("logit_window", _SOURCE)
 
 
 def add_changes(
@@ -68,9 +71,8 @@ def add_changes(
     windows: Float32,
     *,
     out: Float32,
-    by_column: bool,
 ) -> None:
-    """Add the changes of the log likelihood at all places of a cell's rows or columns.
+    """Add the changes of the log likelihood at all places of a cell's rows.
 
     Parameters
     ----------
@@ -79,12 +81,10 @@ def add_changes(
     z : (nnz,) float32
         Predictors less the threshold.
     covariate : (m,) float32
-        What multiplies the moved element in the predictor, for every row of the other factor.
+        What multiplies the moved element in the predictor, for every column of the cell.
     windows : (n, 2) float32
         The place of every element as it is, and the distance of places.
     out : (n, PLACES) float32
         Changes, to which those of the cell are added.
-    by_column : bool
-        Whether the elements are of the cell's columns.
     """
-    _module(by_column).changes(*ratings, z, covariate, windows, out)
+    _module().changes(*ratings, z, covariate, windows, out)

@@ -8,12 +8,19 @@ exp(-h^2 x / 2) sum_n (-1)^n a_n(x), with h = |z| / 2. Let t = `SPLIT`. X is pro
 
 and accepted if a uniform number u is below 1 - a_1 / a_0 + a_2 / a_0 - ... Partial sums lie on
 either side of the limit in turns. All are above `CERTAIN`, so that most draws need no term.
-p(h) decreases, and a table of it bounds it between two nodes.
+Another uniform number is below p(h) or not. A polynomial with a known error decides nearly always.
+
+Both proposals are computed for many draws side by side, without branches. Those that are accepted
+make room for others, so that no place is empty until the last ratings of a cell.
 
 Philox turns the row, under the seed's key, into a key of the row's own, which numbers the columns
 (`dsgmcmc.kernels.philox` has the words of a counter). If a pair has several ratings, the second and
-later ones have keys of their own. A block of four words serves one proposal.
+later ones have keys of their own. A block of four words serves one attempt: where an inverse
+Gaussian variable has two roots, the number that has chosen between them is uniform again on its
+part, and is the u that accepts.
 
+[Michael, Schucany & Haas 1976] Generating random variates using transformations with multiple
+roots. The American Statistician 30.
 [Polson, Scott & Windle 2013] Bayesian inference for logistic models using Polya-Gamma latent
 variables. JASA 108.
 """
@@ -21,38 +28,52 @@ variables. JASA 108.
 from __future__ import annotations
 
 import functools
+import math
 from typing import Any
 
 import numpy as np
 
 from dsgmcmc.kernels.compact_ratings import COLUMN
 from dsgmcmc.kernels.compiling import jit
-from dsgmcmc.kernels.philox import NoiseKey, noise_words, rounds
-from dsgmcmc.types import Array, Float32, Float64
+from dsgmcmc.kernels.philox import NoiseKey, noise_words, rounds, transform
+from dsgmcmc.types import Array, Float32
 
 #: Where the two proposals meet.
 SPLIT = 0.64
-#: Nodes of the table of p(h), and their distance; p(h) beyond the last is below 1e-56.
-NODES = 1024
-SPACING = 1 / 48
+#: Coefficients of p(h) for h up to `NEAR`, with an error below 1.5e-5.
+TAIL = (
+    0.5776825,
+    3.6920127e-4,
+    -0.13248949,
+    5.9801619e-3,
+    5.6915553e-3,
+    6.7333342e-3,
+    -4.2275134e-3,
+    9.4898319e-4,
+    -9.8695178e-5,
+    4.0222649e-6,
+)
+NEAR = 5.0
+#: How far p(h) is at most from the polynomial, and from 0 beyond `NEAR`.
+MARGIN, FAR = 2e-5, 0.0014
 #: Below this, u is below every partial sum: a_1 / a_0 is largest, 0.00580, at x = t.
 CERTAIN = 0.994
-#: Largest number of proposals; the probability that all are rejected is below 1e-100.
-ATTEMPTS = 1024
-
+#: Draws whose proposals are computed side by side.
+LENGTH = 256
+#: Places of arrays in the buffer of counters, in units of LENGTH: columns are the first.
+ATTEMPT, ROW, KEY, PLACE = 1, 2, 3, 4
+#: Places of arrays in the buffer of floats: h is the first.
+IN_BELOW, X, U, ABOVE, BELOW, T = 1, 2, 3, 4, 5, 6
+#: Largest h; of one that is not finite the chain has diverged.
+LARGEST = 1e6
+_HORNER = "".join(f"        p = p * h + float32({coefficient})\n" for coefficient in TAIL[-2::-1])
 _SOURCE = f'''\
-{COLUMN}@exact_helper
+@exact_helper
 def words(x0, x1, x2, x3, k0, k1):
     """The four words of a counter."""
     mask = uint64(0xFFFFFFFF)
     shift = uint64(32)
 {rounds("", 4)}    return x0, x1, x2, x3
-
-
-@exact_helper
-def fraction(word):
-    """A word as a number between 0 and 1."""
-    return (float64(word) + 0.5) * 2.0**-32
 
 
 @exact_helper
@@ -67,18 +88,7 @@ def tail(h):
 
 
 @exact_helper
-def is_tail(u, h, table):
-    """Whether u is below p(h)."""
-    node = int64(h * {1 / SPACING})
-    if node >= {NODES - 1} or u > table[node]:
-        return False
-    if u < table[node + 1]:
-        return True
-    return u < tail(h)
-
-
-@exact_helper
-def accepted(u, x):
+def is_accepted(u, x):
     """Whether u is below the alternating sum of a_n / a_0."""
     if u < {CERTAIN}:
         return True
@@ -98,48 +108,97 @@ def accepted(u, x):
 
 
 @exact_helper
-def polya_gamma(z, column, c1, c2, c3, k0, k1, table):
-    """A draw of PG(1, z)."""
-    h = 0.5 * abs(z)
-    below = False
-    for attempt in range({ATTEMPTS}):
-        x0, x1, x2, x3 = words(uint64(column), uint64(attempt) | c1, c2, c3, k0, k1)
-        if not below and is_tail(fraction(x0), h, table):
-            x = {SPLIT} - math.log(fraction(x1)) / (math.pi**2 / 8.0 + 0.5 * h * h)
-        elif h < {1 / SPLIT}:
-            # h = 0, the law of 1 / z^2 with z^2 > 1 / t, is thinned by exp(-h^2 x / 2)
-            below = True
-            e = -math.log(fraction(x1))
-            x = {SPLIT} / (1.0 + {SPLIT} * e) ** 2
-            if fraction(x2) > math.exp(-0.5 * ({SPLIT} * e * e + h * h * x)):
-                continue
-        else:
-            below = True
-            z2 = -2.0 * math.log(fraction(x1)) * math.cos(2.0 * math.pi * fraction(x2)) ** 2
-            a = z2 / (2.0 * h)
-            x = 1.0 / (h * (1.0 + a + math.sqrt(a * (2.0 + a))))
-            if fraction(x3) * (1.0 + h * x) > 1.0:
-                x = 1.0 / (h * h * x)
-            if x > {SPLIT}:
-                continue
-            # the uniform number of the acceptance is of the attempt with the highest bit set
-            high = uint64(attempt + {ATTEMPTS}) | c1
-            x0, x1, x2, x3 = words(uint64(column), high, c2, c3, k0, k1)
-        if accepted(fraction(x3), x):
-            return 0.25 * x
-        below = False
-    return 0.25 if h < 1e-4 else math.tanh(h) / (4.0 * h)
-
-
-@kernel("void(int64[::1], uint16[::1], float32[::1], float32[::1], float64[::1], int64, int64, "
-        "uint64, uint64, uint64, uint64, uint64)", EXACT)
-def draw(indptr, indices, z, out, table, first_column, first, c1, c2, c3, k0, k1):
-    """Draw the weights of a cell's ratings."""
+def propose(counters, floats, count):
+    """Compute both proposals of the first `count` draws, and choose between them."""
     mask = uint64(0xFFFFFFFF)
+    shift = uint64(32)
+    for m in range((count + uint64(15)) & ~uint64(15)):
+        row = counters[m + uint64({ROW * LENGTH})]
+        key = counters[m + uint64({KEY * LENGTH})]
+        k0 = key & mask
+        k1 = key >> shift
+        x0 = counters[m]
+        x1 = counters[m + uint64({ATTEMPT * LENGTH})]
+{rounds("x2, x3 = row & mask, row >> shift", 8)}        h = floats[m]
+        square = h * h
+        r1 = radius(uint32(x1))
+        r2 = radius(uint32(x2))
+        e = float32(0.5) * r1 * r1
+        above = float32({SPLIT}) + e / (float32({math.pi**2 / 8}) + float32(0.5) * square)
+        # h = 0, the law of 1 / z^2 with z^2 > 1 / t, is thinned by exp(-h^2 x / 2)
+        root = float32(1) / (float32(1) + float32({SPLIT}) * e)
+        thinned = float32({SPLIT}) * root * root
+        stays = float32({SPLIT}) * e * e + square * thinned <= r2 * r2
+        # the two roots of [Michael, Schucany & Haas 1976], of which u chooses one
+        u = (float32(x3) + float32(0.5)) * float32(2.0**-32)
+        quarter = quadrant(uint32(x2))
+        a = angle(uint32(x2), quarter)
+        z = r1 * (sine(a) if (quarter & uint32(1)) != uint32(0) else cosine(a))
+        s = z * z / (float32(2) * h)
+        ratio = float32(1) / (float32(1) + s + math.sqrt(s * (float32(2) + s)))
+        chosen = u * (float32(1) + ratio)
+        is_first = chosen <= float32(1)
+        inverse = (ratio if is_first else float32(1) / ratio) / h
+        free = chosen if is_first else (chosen - float32(1)) / ratio
+        is_near = h < float32({1 / SPLIT})
+        kept = stays if is_near else inverse <= float32({SPLIT})
+        below = thinned if is_near else inverse
+        below = below if kept else float32(0)
+        free = u if is_near else free
+        t = (float32(x0) + float32(0.5)) * float32(2.0**-32)
+        p = float32({TAIL[-1]})
+{_HORNER}        low = p - float32({MARGIN}) if h < float32({NEAR}) else float32(0)
+        high = p + float32({MARGIN}) if h < float32({NEAR}) else float32({FAR})
+        may_be_above = floats[m + uint64({IN_BELOW * LENGTH})] == float32(0)
+        is_above = (t < low) & may_be_above
+        is_open = (t >= low) & (t <= high) & may_be_above
+        x = above if is_above else below
+        floats[m + uint64({X * LENGTH})] = float32(-1) if is_open else x
+        floats[m + uint64({U * LENGTH})] = u if is_above else free
+        floats[m + uint64({ABOVE * LENGTH})] = above
+        floats[m + uint64({BELOW * LENGTH})] = below
+        floats[m + uint64({T * LENGTH})] = t
+
+
+@exact_helper
+def accept(counters, floats, count, out):
+    """Store the accepted ones of the first `count` draws; return how many are left, in front."""
+    left = uint64(0)
+    for m in range(count):
+        x = floats[m + uint64({X * LENGTH})]
+        if x < float32(0):
+            is_above = floats[m + uint64({T * LENGTH})] < tail(float64(floats[m]))
+            x = floats[m + uint64({ABOVE * LENGTH} if is_above else {BELOW * LENGTH})]
+        is_proposed = x > float32(0)
+        is_drawn = is_proposed
+        u = floats[m + uint64({U * LENGTH})]
+        if u >= float32({CERTAIN}):
+            is_drawn &= is_accepted(float64(u), float64(x))
+        out[counters[m + uint64({PLACE * LENGTH})]] = float32(0.25) * x
+        for k in range(uint64(0), uint64({(PLACE + 1) * LENGTH}), uint64({LENGTH})):
+            counters[left + k] = counters[m + k]
+        counters[left + uint64({ATTEMPT * LENGTH})] += uint64(1)
+        floats[left] = floats[m]
+        # a proposal below the split is repeated until one is kept
+        floats[left + uint64({IN_BELOW * LENGTH})] = float32(0 if is_proposed else 1)
+        left += uint64(0 if is_drawn else 1)
+    return left
+
+
+@kernel("void(int64[::1], uint16[::1], float32[::1], float32[::1], int64, int64, "
+        "uint64, uint64, uint64, uint64, uint64)", EXACT)
+def draw(indptr, indices, z, out, first_column, first, c1, c2, c3, k0, k1):
+    """Draw the weights of a cell's ratings."""
+    wide_vectors()
+    mask = uint64(0xFFFFFFFF)
+    shift = uint64(32)
     halves = indices.size > z.size
+    counters = np.zeros({(PLACE + 1) * LENGTH}, uint64)
+    floats = np.zeros({(T + 1) * LENGTH}, float32)
+    count = uint64(0)
     for i in range(indptr.size - 1):
-        row = uint64(first + i)
-        x0, x1, x2, x3 = words(row & mask, (row >> uint64(32)) | c1, c2, c3, k0, k1)
+        number = uint64(first + i)
+        x0, x1, x2, x3 = words(number & mask, (number >> shift) | c1, c2, c3, k0, k1)
         last = uint64(0xFFFFFFFF)  # no column
         repeat = uint64(0)
         for r in range(indptr[i], indptr[i + 1]):
@@ -147,9 +206,23 @@ def draw(indptr, indices, z, out, table, first_column, first, c1, c2, c3, k0, k1
             if j == last or repeat > uint64(0):
                 repeat = (repeat + uint64(1)) & uint64(0xFFFF) if j == last else uint64(0)
                 # a row is below 2^31: the bits of its upper half number the repeats
-                x0, x1, x2, x3 = words(row & mask, repeat | c1, c2, c3, k0, k1)
+                x0, x1, x2, x3 = words(number & mask, repeat | c1, c2, c3, k0, k1)
             last = j
-            out[r] = polya_gamma(float64(z[r]), j, c1, x2, x3, x0, x1, table)
+            counters[count] = j
+            counters[count + uint64({ATTEMPT * LENGTH})] = c1
+            counters[count + uint64({ROW * LENGTH})] = x2 | x3 << shift
+            counters[count + uint64({KEY * LENGTH})] = x0 | x1 << shift
+            counters[count + uint64({PLACE * LENGTH})] = uint64(r)
+            h = float32(0.5) * abs(z[r])
+            floats[count] = h if h < float32({LARGEST}) else float32({LARGEST})
+            floats[count + uint64({IN_BELOW * LENGTH})] = float32(0)
+            count += uint64(1)
+            if count == uint64({LENGTH}):
+                propose(counters, floats, count)
+                count = accept(counters, floats, count, out)
+    while count > uint64(0):
+        propose(counters, floats, count)
+        count = accept(counters, floats, count, out)
 
 
 @kernel("float64(float64)", EXACT)
@@ -161,14 +234,7 @@ def tail_probability(h):
 
 @functools.cache
 def _module() -> Any:
-    return jit.compile_source("polya_gamma", _SOURCE)
-
-
-@functools.cache
-def _table() -> Float64:
-    """p(h) at the nodes."""
-    probability = _module().tail_probability
-    return np.array([probability(node * SPACING) for node in range(NODES)])
+    return jit.compile_source("polya_gamma", COLUMN + transform() + "\n\n" + _SOURCE)
 
 
 def draw_weights(
@@ -192,5 +258,5 @@ def draw_weights(
     (nnz,) float32
     """
     out = np.empty(len(z), np.float32)
-    _module().draw(*pattern, z, out, _table(), first_column, *noise_words(key))
+    _module().draw(*pattern, z, out, first_column, *noise_words(key))
     return out

@@ -116,7 +116,7 @@ class CellRatings:
         """The values of the ratings, (nnz,) float32; looked up in the table at every access."""
         if self.table is None:
             return self.stored
-        return self.table[self.stored]
+        return self.table.take(self.stored)
 
     @property
     def rows(self) -> Int64:

@@ -16,7 +16,6 @@ from dsgmcmc.plots.items import POINTS, curves_of
 from dsgmcmc.posterior.cells.predict import Predictor
 from dsgmcmc.posterior.index import shown
 from dsgmcmc.posterior.item_parameters import (
-    RatedPairs,
     item_parameters,
     ratings_of_fit,
     training_pairs,
@@ -24,6 +23,7 @@ from dsgmcmc.posterior.item_parameters import (
 )
 from dsgmcmc.posterior.run import Run, once
 from dsgmcmc.posterior.settings import PredictOptions
+from dsgmcmc.ratings.pairs import RatedPairs
 from dsgmcmc.tables.result import Table
 from dsgmcmc.types import Float64, Int32
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.random import Generator
@@ -189,9 +189,7 @@ class Draw:
         priors = {}
         for entity in ENTITIES:
             terms = [part.of_unseen(self, entity) for part in PARTS.values()]
-            added = [term for term in terms if term]
-            mean = functools.reduce(np.add, [mean for mean, _ in added])
-            covariance = functools.reduce(np.add, [covariance for _, covariance in added])
+            mean, covariance = _summed([term for term in terms if term])
             if self.new_inverse_scale[entity] != 1.0:
                 more = self.new_inverse_scale[entity] - 1.0
                 covariance = covariance + more * self.prior[entity].covariance
@@ -200,10 +198,13 @@ class Draw:
 
     def of_ratings(self, users: Int32, items: Int32) -> tuple[Float32 | float, Float32 | float]:
         """Return mean and variance of what the model's parts add to predictors of new ratings."""
-        terms = [part.of_ratings(self, users, items) for part in PARTS.values()]
-        mean = functools.reduce(np.add, [mean for mean, _ in terms])
-        variance = functools.reduce(np.add, [variance for _, variance in terms])
-        return mean, variance
+        return _summed([part.of_ratings(self, users, items) for part in PARTS.values()])
+
+
+def _summed(terms: Sequence[tuple[Any, Any]]) -> tuple[Any, Any]:
+    """Return the sums of means, and of variances or covariances."""
+    means, variances = zip(*terms, strict=True)
+    return functools.reduce(np.add, means), functools.reduce(np.add, variances)
 
 
 class PosteriorMoments(NamedTuple):

@@ -23,9 +23,9 @@ import numpy as np
 from dsgmcmc._version import __version__
 from dsgmcmc.errors import InputError, writing
 from dsgmcmc.posterior.cells.pair_draws import (
-    ObservedPairs,
     can_be_drawn,
     draw_pairs,
+    exact_or_nan,
     observed_tests,
     observed_training,
 )
@@ -41,6 +41,7 @@ from dsgmcmc.posterior.traces import (
     scalar_traces,
     traced,
 )
+from dsgmcmc.ratings.pairs import RatedPairs
 from dsgmcmc.settings import named
 from dsgmcmc.storage.files import check_target, write_file
 from dsgmcmc.tables.result import Table
@@ -164,42 +165,46 @@ def _labels(run: Run, entity: str) -> dict[str, Array]:
     return labels
 
 
-def _columns(run: Run) -> list[tuple[str, int]]:
-    """Return the names and positions of the columns of theta, the bias first."""
+def _factors(
+    run: Run, entity: str, first: Mapping[str, Any], thetas: Mapping[str, Array]
+) -> dict[str, Array]:
+    """Return a table of all users or items: labels, what all have alike, and columns of theta.
+
+    `thetas` has arrays, (n, D), by the endings of the names of columns; the bias comes first.
+    """
+    table = _labels(run, entity)
+    n = len(table["side"])
+    table |= {name: np.full(n, value) for name, value in first.items()}
     rank = run.config.rank
     columns = [(f"factor_{k + 1}", k) for k in range(rank)]
     if run.config.biases:
         columns.insert(0, ("bias", rank))
-    return columns
+    for name, k in columns:
+        for ending, theta in thetas.items():
+            table[f"{name}{ending}"] = np.ascontiguousarray(theta[:, k])
+    return table
 
 
 def _moment_tables(run: Run) -> Iterator[dict[str, Array]]:
     """Yield a table of moments for every chain and entity."""
     for chain, moments in zip(run.chains, run.moments, strict=True):
         for entity in ENTITIES:
-            table = _labels(run, entity)
-            table["chain"] = np.full(len(table["side"]), chain)
-            table["ratings"] = run.counts(entity)
-            for name, k in _columns(run):
-                table[name] = np.ascontiguousarray(moments.mean[entity][:, k])
-                table[f"{name}_sd"] = np.sqrt(np.ascontiguousarray(moments.variance[entity][:, k]))
-            yield table
+            thetas = {"": moments.mean[entity], "_sd": np.sqrt(moments.variance[entity])}
+            yield _factors(run, entity, {"chain": chain, "ratings": run.counts(entity)}, thetas)
 
 
 def _draw_tables(run: Run) -> Iterator[dict[str, Array]]:
     """Yield a table of factors for every saved draw and entity."""
     for position, (chain, iteration) in enumerate(run.draws):
         draw = run.draw(position)
+        first = {
+            "chain": chain,
+            "iteration": iteration,
+            "weight": run.draw_weights[position],
+            "tau": draw.tau,
+        }
         for entity in ENTITIES:
-            table = _labels(run, entity)
-            n = len(table["side"])
-            table["chain"] = np.full(n, chain)
-            table["iteration"] = np.full(n, iteration)
-            table["weight"] = np.full(n, run.draw_weights[position])
-            table["tau"] = np.full(n, draw.tau)
-            for name, k in _columns(run):
-                table[name] = np.ascontiguousarray(draw.theta[entity][:, k])
-            yield table
+            yield _factors(run, entity, first, {"": draw.theta[entity]})
 
 
 def to_datatree(run: Run, *, training: bool = False) -> Any:
@@ -294,7 +299,7 @@ class _TreeParts:
         run = self.run
         index, values = predictions(run)
         self.coords["pair"] = index
-        pairs: dict[str, ObservedPairs] = {}
+        pairs: dict[str, RatedPairs] = {}
         if len(index):
             self.groups["posterior"]["prediction"] = values
             self.dims["prediction"] = ["pair"]
@@ -321,9 +326,9 @@ class _TreeParts:
         self.coords["factor"] = 1 + np.arange(turned.shape[-1])
 
 
-def _groups_of_pairs(run: Run, pairs: ObservedPairs) -> dict[str, dict[str, Any]]:
+def _groups_of_pairs(run: Run, pairs: RatedPairs) -> dict[str, dict[str, Any]]:
     """Return observed ratings, and draws and scores of them if they can be drawn, by group."""
-    groups = {"observed_data": {"rating": pairs.exact_or_nan()}}
+    groups = {"observed_data": {"rating": exact_or_nan(pairs)}}
     if can_be_drawn(run):
         drawn = draw_pairs(run, pairs)
         groups["posterior_predictive"] = {"rating": drawn.rating}
@@ -331,7 +336,7 @@ def _groups_of_pairs(run: Run, pairs: ObservedPairs) -> dict[str, dict[str, Any]
     return groups
 
 
-def _names_of_pairs(run: Run, pairs: ObservedPairs) -> dict[str, Array]:
+def _names_of_pairs(run: Run, pairs: RatedPairs) -> dict[str, Array]:
     """Return the names of users and items of pairs."""
     return _names_of(run.users, pairs.users) | _names_of(run.items, pairs.items)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,14 +13,16 @@ from dsgmcmc.model.likelihoods import Law
 from dsgmcmc.model.likelihoods.limits import limits_from, resolution_from
 from dsgmcmc.model.limits import UNLIMITED, Limits
 from dsgmcmc.model.predictive.base import Moments, Predictive
+from dsgmcmc.posterior.index import Index
 from dsgmcmc.posterior.progress import newest_states
 from dsgmcmc.posterior.run import Run, once
 from dsgmcmc.posterior.scores import Scored
 from dsgmcmc.ratings.format import known_by_bounds
+from dsgmcmc.ratings.pairs import join, select
 from dsgmcmc.settings import named
 from dsgmcmc.storage.rundir import Facts, RunDirectory
 from dsgmcmc.storage.store import Key, Snapshot
-from dsgmcmc.types import Float64, Mask
+from dsgmcmc.types import Float64, Int32, Mask
 
 #: Number of test ratings in a part of `test_parts`.
 PART = 20_000
@@ -51,6 +53,8 @@ class TestPredictions(NamedTuple):
         Step to which ratings without levels were recorded.
     lower, upper : float64 or None
         Bounds of the ratings, equal if they are exact; None if all are.
+    group : (q,) int32 or None
+        Numbers of their groups, if groups were held out.
     """
 
     rating: Float64
@@ -63,6 +67,7 @@ class TestPredictions(NamedTuple):
     resolution: float | None = None
     lower: Float64 | None = None
     upper: Float64 | None = None
+    group: Int32 | None = None
 
     @property
     def bounds(self) -> tuple[Float64, Float64] | None:
@@ -87,15 +92,7 @@ class TestPredictions(NamedTuple):
 
     def exact(self) -> TestPredictions:
         """Return the predictions of the ratings that are not known only by bounds."""
-        chosen = ~self.bounded
-        if chosen.all():
-            return self
-        arrays: dict[str, Any] = {
-            name: value[chosen]
-            for name, value in self._asdict().items()
-            if isinstance(value, np.ndarray)
-        }
-        return self._replace(**arrays)
+        return select(self, ~self.bounded)
 
     def point(self, law: type[Law]) -> Float64:
         """Return the predictions of the ratings, in their units, as `predict` returns them.
@@ -137,14 +134,17 @@ def test_parts(run: RunDirectory) -> Iterator[TestPredictions]:
     contradicts ``run.toml``.
     """
     _, facts = run.read_settings()
-    return _pooled(newest_states(run, facts), facts)
+    return _pooled(newest_states(run, facts), facts, Index(run, facts).test_groups())
 
 
-def _pooled(posteriors: Sequence[Snapshot], facts: Facts) -> Iterator[TestPredictions]:
+def _pooled(
+    posteriors: Sequence[Snapshot], facts: Facts, groups: Int32 | None
+) -> Iterator[TestPredictions]:
     """Yield predictions that are pooled over the posteriors of all chains.
 
-    `facts` are those of the run.
+    `facts` are those of the run, and `groups`, (q,), those of all test ratings.
     """
+    done = 0
     limits = limits_from(facts)
     resolution = resolution_from(facts)
     keys = {
@@ -167,7 +167,11 @@ def _pooled(posteriors: Sequence[Snapshot], facts: Facts) -> Iterator[TestPredic
             for field in FIXED & stacked.keys():
                 pooled[field] = stacked[field][0]
             pooled["variance"] += stacked["mean"].var(axis=0)
-            yield TestPredictions(**pooled, limits=limits, resolution=resolution)
+            group = None
+            if groups is not None:
+                group = groups[done : done + len(pooled["rating"])]
+            done += len(pooled["rating"])
+            yield TestPredictions(**pooled, limits=limits, resolution=resolution, group=group)
 
 
 def predict_test(run: Run) -> TestPredictions:
@@ -183,6 +187,18 @@ def predict_test(run: Run) -> TestPredictions:
     return once(run, TestPredictions, partial(_predict_test, run))
 
 
+def score_test(run: Run) -> Scored | None:
+    """Return the test ratings as they are scored; None without any, for clicks, and before the end.
+
+    They are in the order of `Run.test_pairs`.
+    """
+    if run.unfinished or not run.config.law.can_be_evaluated:
+        return None
+    if not len(run.test_pairs()[0]):
+        return None
+    return predict_test(run).scored(run.config.law, run.levels)
+
+
 def _predict_test(run: Run) -> TestPredictions:
     """Return what `predict_test` does, read from the posteriors."""
     if not len(run.test_pairs()[0]):
@@ -195,9 +211,4 @@ def _predict_test(run: Run) -> TestPredictions:
             f"{run.path} has not ended: its test ratings are predicted when its job ends, or is"
             " stopped"
         )
-    parts = [part._asdict() for part in _pooled(run.states, run.facts)]
-    joined = {}
-    for field, first in parts[0].items():
-        if isinstance(first, np.ndarray):
-            joined[field] = np.concatenate([part[field] for part in parts])
-    return TestPredictions(**joined, limits=run.limits, resolution=resolution_from(run.facts))
+    return join([*_pooled(run.states, run.facts, run.index.test_groups())])

@@ -21,7 +21,8 @@ iteration:
     the rows that have features; and ``encoding`` (bytes,) uint8: JSON as UTF-8, if the ratings file
     has it.
 ``test/W/000000/{rows,columns}``
-    (q,) int32: the pairs of the test ratings, in the order of the ratings file.
+    (q,) int32: the pairs of the test ratings, in the order of the ratings file; with ``groups``,
+    the numbers of their groups, if groups were held out.
 
 Arrays are in the order of the rows of the factors, with all blocks joined. The rows of W are the
 rows of the ratings file, which are items if the run is ``transposed``.
@@ -54,6 +55,8 @@ from dsgmcmc.storage.store import Key, is_intact, read_manifest, write_snapshot
 from dsgmcmc.tables.frames import plain_values
 from dsgmcmc.types import Array, Factor, Float64, Int32, Int64
 
+#: Original names of users or items.
+Names = Sequence[Any] | Array
 #: The factor that has the rows, or the columns, of the ratings file.
 FACTOR_OF: dict[Side, str] = {"rows": "W", "cols": "H"}
 #: The side of the ratings file that is the rows of a factor.
@@ -104,6 +107,8 @@ def _blocks(ratings: Ratings) -> dict[Key, Array]:
     rows = np.arange(ratings.n_rows, dtype=np.int32)
     blocks[Key("test", "W", 0, "rows")] = np.repeat(rows, np.diff(ratings.test_indptr))
     blocks[Key("test", "W", 0, "columns")] = ratings.columns("test", 0, ratings.n_rows)
+    if ratings.grouped_by:
+        blocks[Key("test", "W", 0, "groups")] = ratings.groups("test", 0, ratings.n_rows)
     return blocks
 
 
@@ -238,7 +243,7 @@ class Vocabulary:
         by_part = columns_of(names, self.integer_parts)
         return dict(zip(self.columns, by_part, strict=True))
 
-    def index_of(self, names: Sequence[Any] | Array, *, refuse: bool = False) -> Int32:
+    def index_of(self, names: Names, *, refuse: bool = False) -> Int32:
         """Look up the factor rows of some names.
 
         Parameters
@@ -276,7 +281,7 @@ class Vocabulary:
         rows = self.index_of(names)
         return rows[rows >= 0].astype(np.int64)
 
-    def typed(self, names: Sequence[Any] | Array) -> Array:
+    def typed(self, names: Names) -> Array:
         """Convert names to the type of `ids`, int64 or object.
 
         A name of several parts is a tuple, or a text such as ``station=s3,day=d4``. Raises
@@ -433,7 +438,7 @@ def refuse_unknown_in(path: Path, names: Mapping[str, Iterable[Any]], hint: str 
         )
 
 
-def refuse_unknown(vocabulary: Vocabulary, names: Sequence[Any] | Array) -> Int32:
+def refuse_unknown(vocabulary: Vocabulary, names: Names) -> Int32:
     """Return the factor rows of names, as `Vocabulary.index_of` does.
 
     Raises InputError, which says how users and items become known, if a name is unknown.
@@ -619,3 +624,18 @@ class Index:
         rows = self._snapshot.read(Key("test", "W", 0, "rows"))
         columns = self._snapshot.read(Key("test", "W", 0, "columns"))
         return self.orientation.users_and_items(rows, columns)
+
+    def test_groups(self) -> Int32 | None:
+        """Return the numbers of the groups of the test ratings, (q,); None without groups.
+
+        They are numbered from 0. Raises InputError if not every test rating has one.
+        """
+        key = Key("test", "W", 0, "groups")
+        if key not in set(self._snapshot.block_keys()):
+            return None
+        groups = self._snapshot.read(key)
+        if groups.shape != self._snapshot.read(Key("test", "W", 0, "rows")).shape:
+            raise InputError(
+                f"{self._snapshot.path} is inconsistent: not every test rating has one group"
+            )
+        return np.unique(groups, return_inverse=True)[1].astype(np.int32)

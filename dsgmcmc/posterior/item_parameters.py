@@ -42,15 +42,16 @@ from dsgmcmc.posterior.draws import ENTITIES, Draw
 from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.posterior.loadings import FactorsAtDraw, Loadings, loadings
 from dsgmcmc.posterior.moments import Estimates, over_draws, spread_positions
-from dsgmcmc.posterior.rows.added import FoldIn, training_ratings
+from dsgmcmc.posterior.rows.added import FoldIn
 from dsgmcmc.posterior.rows.rows import Rows
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.settings import PredictOptions
+from dsgmcmc.ratings.pairs import RatedPairs, rated_pairs
 from dsgmcmc.settings import named
 from dsgmcmc.tables.draws import Draws
 from dsgmcmc.tables.result import Table
 from dsgmcmc.targets.state import RandomStream
-from dsgmcmc.types import Array, Float64, Int32, Purpose
+from dsgmcmc.types import Array, Float64, Purpose
 
 #: Unit of abilities: logits of an average item, or sds of the abilities at every draw.
 Unit = Literal["logit", "sd"]
@@ -72,15 +73,6 @@ class Parameters(NamedTuple):
     ability: Float64
     thresholds: Float64
     discrimination: dict[str, Float64]
-
-
-class RatedPairs(NamedTuple):
-    """Ratings of known users and items, (q,) each, and whether they were held out."""
-
-    users: Int32
-    items: Int32
-    values: Array
-    held_out: bool
 
 
 class ItemFit(NamedTuple):
@@ -433,9 +425,7 @@ def ratings_of_fit(run: Run) -> RatedPairs:
 def training_pairs(run: Run) -> RatedPairs:
     """Return the training ratings of a run; raises InputError if the ratings file is missing."""
     with run.open_ratings() as ratings:
-        rows = np.arange(len(run.users), dtype=np.int32)
-        found = training_ratings(ratings, "user", rows)
-    return RatedPairs(found.rows.astype(np.int32), found.others, found.values, held_out=False)
+        return rated_pairs(ratings, "train")
 
 
 def item_fit(run: Run, ratings: RatedPairs) -> ItemFit:

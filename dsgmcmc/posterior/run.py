@@ -166,8 +166,8 @@ class Run:
 
     @property
     def reading(self) -> Reading:
-        """What users have said of the ratings."""
-        return Reading.parse(self.facts.get("reading", {}))
+        """What users have said of the ratings, which holds for later ones."""
+        return Reading.parse(self.facts.get("reading", {}))._replace(remembered=True)
 
     @property
     def labels(self) -> dict[str, tuple[str, ...]]:
@@ -522,6 +522,11 @@ class Run:
                 " differs)"
             )
         return ratings
+
+
+def integer_parts(run: Run) -> dict[str, list[bool]]:
+    """Return which parts of the names of users, and of items, are integers."""
+    return {entity: run.vocabulary(entity).integer_parts for entity in ENTITIES}
 
 
 def once(run: Run, key: type | tuple[object, ...], make: Callable[[], T]) -> T:

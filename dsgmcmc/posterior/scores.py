@@ -5,7 +5,14 @@ F(x-) and F(x). Its histogram and the coverage of intervals are expectations [Cz
 intervals that `predict` returns are clipped: a rating at a limit is inside an interval that is
 wholly beyond it, and a rating beyond a limit is outside.
 
-[Czado 2009] Predictive model assessment for count data, Biometrics 65.
+Ratings of a *group*, such as an environment, may err together. Let group g have :math:`n_g` of the
+n ratings, and let :math:`D_g` be the sum of :math:`d_i - \bar d` over its ratings, for a score
+:math:`d_i`. The mean of G groups has the standard error [Cameron & Miller 2015, section 2]
+
+.. math:: \mathrm{se}^2(\bar d) = \frac{G}{G - 1} \frac{1}{n^2} \sum_g D_g^2
+
+[Czado 2009] Predictive model assessment for count data, Biometrics 65. [Cameron & Miller 2015] A
+practitioner's guide to cluster-robust inference, Journal of Human Resources 50(2).
 """
 
 from __future__ import annotations
@@ -13,19 +20,45 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from dsgmcmc.model.limits import Limits
 from dsgmcmc.model.predictive.base import LogScores, Predictive
 from dsgmcmc.ratings.format import known_by_bounds
-from dsgmcmc.types import Float64, Mask
+from dsgmcmc.types import Float64, Int32, Int64, Mask
 
 #: Nominal levels of the predictive intervals whose coverage is measured.
 LEVELS = (0.5, 0.8, 0.9, 0.95)
 
+#: Fewest ratings of a group whose correlation with their predictions counts.
+LEAST_CORRELATED = 3
+#: Smallest share of a sum of squares that is more than rounding.
+ROUNDED = 1e-10
+
 Pit = tuple[Float64, Float64]
+
+
+class Difference(NamedTuple):
+    """An average, such as one of differences, and its standard error."""
+
+    mean: float
+    error: float
+
+
+def difference_of_sums(sums: Float64, counts: Int64) -> Difference:
+    """Return an average from sums by user or group, (U,), and their numbers of ratings, (U,).
+
+    Numbers may be 0. The error is infinite for a single group.
+    """
+    n = int(counts.sum())
+    users = int(np.count_nonzero(counts))
+    mean = float(sums.sum()) / n
+    if users < 2:
+        return Difference(mean, float("inf"))
+    squares = np.square(sums - mean * counts).sum()
+    return Difference(mean, float(np.sqrt(users / (users - 1) * squares)) / n)
 
 
 def inside(transforms: Pit, low: float, high: float) -> Float64:
@@ -117,8 +150,95 @@ class Scored:
         return np.select(cases, [0.5, 0.0, 1.0], below), moved
 
 
+class GroupScores:
+    """Scores within groups of exact ratings, which are added in batches.
+
+    Parameters
+    ----------
+    columns : sequence of str
+        Columns whose values are the groups.
+    """
+
+    def __init__(self, columns: Sequence[str]) -> None:
+        self._columns = list(columns)
+        self._centre = 0.0  # near the ratings, so that sums of squares are precise
+        self._counts = np.zeros(0, np.int64)
+        self._moments = np.zeros((5, 0))  # sums of x, y, x^2, y^2, x y by group
+        self._covered = np.zeros((len(LEVELS), 0))
+
+    @property
+    def n_groups(self) -> int:
+        """Number of groups that have ratings."""
+        return int(np.count_nonzero(self._counts))
+
+    def add(self, scored: Scored, groups: Int32) -> None:
+        """Add ratings of groups, (q,), which are numbered from 0."""
+        groups = groups[scored.exact]
+        if not len(groups):
+            return
+        rating = scored.rating[scored.exact]
+        if not len(self._counts):
+            self._centre = float(rating.mean())
+        more = max(0, int(groups.max()) + 1 - len(self._counts))
+        self._counts = np.pad(self._counts, (0, more))
+        self._moments = np.pad(self._moments, ((0, 0), (0, more)))
+        self._covered = np.pad(self._covered, ((0, 0), (0, more)))
+        n = len(self._counts)
+        x = rating - self._centre
+        y = scored.point[scored.exact] - self._centre
+        transforms = scored.transforms()
+        self._counts += np.bincount(groups, minlength=n)
+        for sums, values in zip(self._moments, (x, y, x * x, y * y, x * y), strict=True):
+            sums += np.bincount(groups, values, n)
+        for sums, level in zip(self._covered, LEVELS, strict=True):
+            sums += np.bincount(groups, inside(transforms, (1 - level) / 2, (1 + level) / 2), n)
+
+    def result(self) -> dict[str, Any]:
+        """Return the scores of at least one group, which `Scores.result` describes."""
+        errors = {}
+        for level, covered in zip(LEVELS, self._covered, strict=True):
+            error = difference_of_sums(covered, self._counts).error
+            errors[str(level)] = _if_known(error)
+        correlations = self._correlations()
+        correlation = Difference(np.nan, np.inf)
+        if len(correlations):
+            correlation = difference_of_sums(correlations, np.ones_like(correlations, np.int64))
+        return {
+            "columns": self._columns,
+            "groups": self.n_groups,
+            "effective_groups": float(self._counts.sum() ** 2 / np.square(self._counts).sum()),
+            "correlation": _if_known(correlation.mean),
+            "correlation_error": _if_known(correlation.error),
+            "correlated_groups": len(correlations),
+            "coverage_error": errors,
+        }
+
+    def _correlations(self) -> Float64:
+        """Return the correlations of ratings and predictions of groups that have some."""
+        enough = self._counts >= LEAST_CORRELATED
+        n = self._counts[enough]
+        x, y, xx, yy, xy = self._moments[:, enough]
+        of_ratings = xx - x * x / n
+        of_predictions = yy - y * y / n
+        vary = (of_ratings > ROUNDED * xx) & (of_predictions > ROUNDED * yy)
+        products = of_ratings[vary] * of_predictions[vary]
+        return np.asarray((xy - x * y / n)[vary] / np.sqrt(products))
+
+
+def _if_known(number: float) -> float | None:
+    """Return a number; None if it is not finite."""
+    if np.isfinite(number):
+        return number
+    return None
+
+
 class Scores:
     """Scores of ratings, which are added in batches.
+
+    Parameters
+    ----------
+    grouped_by : sequence of str, optional
+        Columns whose values are groups that were held out; the groups of ratings are then added.
 
     Attributes
     ----------
@@ -126,7 +246,8 @@ class Scores:
         Numbers of ratings, and of those that are not known only by bounds.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, grouped_by: Sequence[str] = ()) -> None:
+        self._by_group = GroupScores(grouped_by)
         self.ratings = 0
         self.exact = 0
         self._squares = 0.0
@@ -134,8 +255,8 @@ class Scores:
         self._covered = dict.fromkeys(LEVELS, 0.0)
         self._logs: dict[str, float] = {}
 
-    def add(self, scored: Scored) -> None:
-        """Add ratings."""
+    def add(self, scored: Scored, groups: Int32 | None = None) -> None:
+        """Add ratings; of groups, (q,), with their numbers."""
         errors = scored.errors
         self.ratings += len(scored.rating)
         self.exact += len(errors)
@@ -144,6 +265,8 @@ class Scores:
         if len(errors):
             for level, share in coverage(scored.transforms()).items():
                 self._covered[level] += share * len(errors)
+        if groups is not None:
+            self._by_group.add(scored, groups)
         for name, logs in scored.logs._asdict().items():
             if logs is not None:
                 self._logs[name] = self._logs.get(name, 0.0) + float(logs.sum())
@@ -160,6 +283,13 @@ class Scores:
             unless these are levels or multiples of a step. If some ratings are known only by
             bounds, ``bounded`` is their number; log scores have their log probability between the
             bounds, and the others are of exact ratings, and None or empty if there are none.
+
+            If groups were added, ``by_group`` has their ``columns``, their number ``groups``, and
+            ``effective_groups``, to how many of equal size they amount; the mean over groups of the
+            ``correlation`` of ratings and predictions within a group, of at least 3 ratings that
+            differ, with its standard error ``correlation_error`` and the number of
+            ``correlated_groups``; and ``coverage_error``, the standard errors of the coverage by
+            level, of groups that err independently. Errors are None with one group.
         """
         scores: dict[str, Any] = {
             "ratings": self.ratings,
@@ -170,6 +300,8 @@ class Scores:
         if self.exact:
             scores["mae"] = self._absolute / self.exact
             scores["coverage"] = {level: hits / self.exact for level, hits in self._covered.items()}
+        if self._by_group.n_groups:
+            scores["by_group"] = self._by_group.result()
         if self.exact < self.ratings:
             scores["bounded"] = self.ratings - self.exact
         for name in LogScores._fields:

@@ -178,6 +178,10 @@ class RankingOptions(Checked):
         metavar="COLUMN=N",
     )
     lowest: bool = setting("With mean, ucb, lcb, sd and thompson, list the lowest first.", False)
+    reasons: bool = setting(
+        "Name the rated item that exposes the user most to each item (likely, explore, exposure).",
+        False,
+    )
     unknown: Unknown = setting(
         "Refuse unknown users, or give them the list of somebody without ratings.", "refuse"
     )
@@ -196,6 +200,11 @@ class RankingOptions(Checked):
             raise ValueError(
                 f"{named('by')} {self.by} has no lowest that anybody wants: rank by mean, ucb, lcb,"
                 f" sd or thompson, or leave out {named('lowest')}"
+            )
+        if self.reasons and self.by not in PATTERN_RULES:
+            raise ValueError(
+                f"{named('by')} {self.by} does not ask what users rated, so that it has no"
+                f" {named('reasons')}: rank by {', '.join(PATTERN_RULES)}, or leave them out"
             )
         return self
 

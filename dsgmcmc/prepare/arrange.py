@@ -422,7 +422,7 @@ def slabs(db: Session, indptr: Int64, *, replicated: bool) -> Iterator[Slab]:
             if part == "train" and "age" in cells:
                 ages = cells["age"][mask]
             groups = None
-            if part == "train" and "group_number" in cells:
+            if "group_number" in cells:
                 groups = cells["group_number"][mask]
             yield Slab(
                 part,

@@ -256,7 +256,7 @@ class Ingest:
         self.out = out
         self.report = report
         self.has_context = CONTEXT in parsed.reading.columns
-        self.is_grouped = bool(parsed.groups)  # whether ratings have groups that are held out
+        self.grouped_by = tuple(parsed.groups)  # columns of groups that are held out
 
     def run(self) -> Summary:
         """Make the file; return its summary."""
@@ -370,7 +370,10 @@ class Ingest:
         table = source
         if not isinstance(table, RatingsTable):
             opened = load.open_ratings(self.db, table, reading, timed=self.settings.timed)
-            table = opened._replace(reading=self.parsed.reading)
+            said = self.parsed.reading._replace(skipped=opened.file.skipped)
+            if said.columns and opened.heading:  # later files may have it in another place
+                said = said._replace(columns={"user": opened.heading})
+            table = opened._replace(reading=said)
         if self.parsed.groups:
             return load.find_groups(table, self.parsed.groups)
         return table
@@ -471,7 +474,7 @@ class Ingest:
 
         With a context, whose side depends on what is held out, the ratings get these groups.
         """
-        if self.is_grouped or not (self._holds_out_pairs(raw) or self.has_context):
+        if self.grouped_by or not (self._holds_out_pairs(raw) or self.has_context):
             return ""
         holes = find_holes(self.db, entities, replicates=repeated.kept, has_tests=raw.has_tests)
         if holes is None:
@@ -487,7 +490,7 @@ class Ingest:
         """Give ratings the groups with which cells are missing."""
         parts = [(direction.entity, direction.part) for direction in holes.group]
         arrange.group_by_parts(self.db, self.settings.seed, entities, parts)
-        self.is_grouped = True
+        self.grouped_by = tuple(holes.columns)
 
     def merge(self, raw: RawRatings, entities: Entities) -> Repeated:
         """Merge or keep repeated ratings, from ``raw`` to ``cells``."""
@@ -496,7 +499,7 @@ class Ingest:
             seed=self.settings.seed,
             duplicates=self.settings.duplicates,
             measures=load.measures_of(self.db),
-            grouped=self.is_grouped,
+            grouped=bool(self.grouped_by),
             timed=raw.in_order or self.settings.temporal,
             keyed=self._holds_out_pairs(raw) or self.settings.temporal,
             tested=raw.has_tests,
@@ -505,14 +508,14 @@ class Ingest:
 
     def _holds_out_pairs(self, raw: RawRatings) -> bool:
         """Whether some pairs become test ratings, and not whole groups."""
-        return not (raw.has_tests or self.is_grouped) and self.settings.fraction > 0
+        return not (raw.has_tests or self.grouped_by) and self.settings.fraction > 0
 
     def split(self, raw: RawRatings, repeated: Repeated) -> str:
         """Return SQL that is true for test ratings."""
         self.report("splitting")
         if raw.has_tests:
             return "test"
-        if self.is_grouped:
+        if self.grouped_by:
             return arrange.held_out_groups(self.db, self.settings.fraction)
         return arrange.held_out(
             self.db,
@@ -534,7 +537,7 @@ class Ingest:
             temporal=self.settings.temporal,
             replicated=repeated.kept > 0,
             measures=repeated.measures,
-            grouped=self.is_grouped,
+            grouped=bool(self.grouped_by),
         )
 
     def _matrix_names(self, table: RatingsTable, entities: Entities) -> MatrixNames:
@@ -596,6 +599,7 @@ class Ingest:
                 columns=raw.tables[0].named_columns,
                 reading=raw.tables[0].reading,
                 matrix=self._matrix_names(raw.tables[0], entities),
+                grouped_by=self.grouped_by,
             ),
             force=self.settings.force,
         )

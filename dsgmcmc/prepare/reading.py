@@ -12,8 +12,11 @@ def reading_of(said: object, columns: Columns) -> Reading:
     """Return how ratings are read in these columns by role.
 
     Further fields of `Reading` are the attributes of `said`; those that it lacks are not said.
+    To refuse repeated ratings changes the meaning of none.
     """
     given = {name: getattr(said, name, None) for name in Reading._fields}
+    if given["duplicates"] == "error":
+        given["duplicates"] = None
     return Reading(
         **given
         | {
@@ -21,5 +24,7 @@ def reading_of(said: object, columns: Columns) -> Reading:
             "missing": parse_missing(given["missing"]),
             "ignore": parse_ignored(given["ignore"]),
             "skip_rows": given["skip_rows"] or "",
+            "skipped": "",
+            "remembered": False,
         }
     )

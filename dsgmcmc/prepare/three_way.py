@@ -90,6 +90,7 @@ class _Arranging:
             source=ratings.source,
             replicates=repeated.kept,
             columns=ratings.named_columns,
+            grouped_by=ratings.grouped_by,
         )
         write_slabs(
             self._out,
@@ -167,7 +168,7 @@ class _Arranging:
                         columns["lower"] = slab.bounds.lower
                         columns["upper"] = slab.bounds.upper
                 if ratings.grouped:
-                    columns["group_id"] = _groups(ratings, part, start, stop, n=len(slab.values))
+                    columns["group_id"] = _groups(ratings, part, start, stop)
                 yield columns
 
     def _features(self, entities: Entities) -> dict[Side, Features]:
@@ -184,11 +185,11 @@ class _Arranging:
         return features
 
 
-def _groups(ratings: Ratings, part: Split, start: int, stop: int, *, n: int) -> Int32:
-    """Return the groups of n ratings of a part in some rows; those of test ratings do not count."""
-    if part == "test":
-        return np.zeros(n, np.int32)
-    return ratings.groups(start, stop)
+def _groups(ratings: Ratings, part: Split, start: int, stop: int) -> Int32:
+    """Return the groups of a part's ratings in some rows; 0 if earlier files do not have them."""
+    if part == "test" and not ratings.grouped_by:
+        return np.zeros(np.diff(ratings.test_indptr[start : stop + 1]).sum(), np.int32)
+    return ratings.groups(part, start, stop)
 
 
 def _measures_of(ratings: Ratings) -> list[str]:

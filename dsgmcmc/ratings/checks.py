@@ -8,7 +8,7 @@ from typing import Any
 import h5py
 import numpy as np
 
-from dsgmcmc.ratings.format import COLUMNS, HEADING, NAMED, READING, STORED_TYPES
+from dsgmcmc.ratings.format import COLUMNS, GROUPED_BY, NAMED, READING, STORED_TYPES
 from dsgmcmc.ratings.reading import Reading
 from dsgmcmc.types import Float32, Int32, Int64
 
@@ -58,9 +58,9 @@ def read_columns(attributes: h5py.AttributeManager) -> dict[str, str]:
 
     Raises ValueError if the attribute has something else.
     """
-    if COLUMNS not in attributes:
+    text = read_optional(attributes, COLUMNS, str)
+    if text is None:
         return {}
-    text = read_attribute(attributes, COLUMNS, str)
     columns = json.loads(text)
     are_texts = isinstance(columns, dict) and all(
         isinstance(column, str) for column in columns.values()
@@ -70,11 +70,25 @@ def read_columns(attributes: h5py.AttributeManager) -> dict[str, str]:
     return dict(columns)
 
 
-def read_heading(attributes: h5py.AttributeManager) -> str:
-    """Return the column of users in a matrix from its attribute; "" if a file does not have it."""
-    if HEADING not in attributes:
-        return ""
-    return str(read_attribute(attributes, HEADING, str))
+def read_optional(attributes: h5py.AttributeManager, name: str, expected: type) -> Any:
+    """Return an attribute as `read_attribute` does; None if a file does not have it."""
+    if name not in attributes:
+        return None
+    return read_attribute(attributes, name, expected)
+
+
+def read_grouped_by(attributes: h5py.AttributeManager) -> tuple[str, ...]:
+    """Return the columns of groups from their attribute; none if a file does not have it.
+
+    Raises ValueError if the attribute has something else.
+    """
+    text = read_optional(attributes, GROUPED_BY, str)
+    if text is None:
+        return ()
+    columns = json.loads(text)
+    if not isinstance(columns, list) or not all(isinstance(column, str) for column in columns):
+        raise ValueError(f"its groups are by {text[:80]!r}")
+    return tuple(columns)
 
 
 def read_reading(attributes: h5py.AttributeManager) -> Reading:
@@ -82,9 +96,10 @@ def read_reading(attributes: h5py.AttributeManager) -> Reading:
 
     Raises ValueError if the attribute has something else.
     """
-    if READING not in attributes:
+    text = read_optional(attributes, READING, str)
+    if text is None:
         return Reading()
-    stored = json.loads(read_attribute(attributes, READING, str))
+    stored = json.loads(text)
     if not isinstance(stored, dict):
         raise ValueError("it does not say how it was read")
     return Reading.parse(stored)

@@ -54,7 +54,12 @@ def _describe_training(ratings: Ratings) -> str:
     )
     if ratings.resolution is not None:
         text += f", in steps of {ratings.resolution:g}"
-    if ratings.item_levels:
+    if ratings.said_levels is not None:
+        lowest, highest = ratings.said_levels
+        number = np.count_nonzero(np.isfinite(lowest))
+        text += f"; {number:,} items have said levels, from {np.nanmin(lowest):g}"
+        text += f" to {np.nanmax(highest):g}"
+    elif ratings.item_levels:
         text += "; items differ in their levels"
     if ratings.has_bounds:
         text += f"; {ratings.count_bounded('train'):,} known only by bounds"

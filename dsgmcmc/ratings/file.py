@@ -16,7 +16,7 @@ import os
 import shlex
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, suppress
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,8 @@ from dsgmcmc.ratings.checks import (
     find_bad_cells,
     read_attribute,
     read_columns,
-    read_heading,
+    read_grouped_by,
+    read_optional,
     read_reading,
 )
 from dsgmcmc.ratings.format import (
@@ -38,6 +39,7 @@ from dsgmcmc.ratings.format import (
     CHUNK,
     DIRECTIONS,
     FORMAT,
+    HEADING,
     IS_OPEN,
     ITEM_LEVELS,
     MAX_FEATURES,
@@ -135,7 +137,10 @@ class Ratings(AbstractContextManager["Ratings"]):
         Whether the split is temporal: the test ratings are the latest ratings, and `ages` are
         known.
     grouped : bool
-        Whether the test ratings are whole groups of ratings, and `groups` are known.
+        Whether ratings have groups that are held out as a whole, and `groups` are known.
+    grouped_by : tuple of str
+        Columns whose values are the groups; the groups of test ratings are then known, too. Empty
+        without groups, and in earlier files.
     digest : str
         Hash of the content, by which runs identify the data; `verify` computes it again.
     recorded : Ratings or None
@@ -283,9 +288,15 @@ class Ratings(AbstractContextManager["Ratings"]):
         """
         return self._read("train/age", *_entries(self.row_indptr, start, stop))
 
-    def groups(self, start: int, stop: int) -> Int32:
-        """Return the numbers of the groups of training ratings in rows `start` to `stop`."""
-        return self._read("train/group", *_entries(self.row_indptr, start, stop))
+    def groups(self, part: Split, start: int, stop: int) -> Int32:
+        """Return the numbers of the groups of a part's ratings in rows `start` to `stop`.
+
+        Raises InputError if a number is impossible.
+        """
+        groups: Int32 = self._read(f"{part}/group", *_entries(self._indptr[part], start, stop))
+        if len(groups) and not 0 <= groups.min() <= groups.max() < self.nnz + self.nnz_test:
+            raise self._wrong(f"/{part}/group has impossible numbers")
+        return groups
 
     @cached_property
     def untrained(self) -> dict[str, int]:
@@ -445,8 +456,8 @@ class Ratings(AbstractContextManager["Ratings"]):
                     content.update(name, numbers)
             if part == "train" and self.temporal:
                 content.update("train/age", self.ages(start, stop))
-            if part == "train" and self.grouped:
-                content.update("train/group", self.groups(start, stop))
+            if f"{part}/group" in self._data:
+                content.update(f"{part}/group", self.groups(part, start, stop))
         return column_counts
 
     def _wrong(self, fault: str) -> InputError:
@@ -487,14 +498,11 @@ class Ratings(AbstractContextManager["Ratings"]):
             raise self._wrong(
                 f"{found}, but this program reads {FORMAT!r} versions {known}: prepare it again"
             )
-        self.replicates: int = 0
-        if REPLICATES in self._file.attrs:
-            self.replicates = read_attribute(self._file.attrs, REPLICATES, int)
-        self.mean_weight: float | None = None
-        if MEAN_WEIGHT in self._file.attrs:
-            self.mean_weight = read_attribute(self._file.attrs, MEAN_WEIGHT, float)
-            if not 0 < self.mean_weight < np.inf:
-                raise self._wrong(f"its mean weight is {self.mean_weight}")
+        optional = partial(read_optional, self._file.attrs)
+        self.replicates: int = optional(REPLICATES, int) or 0
+        self.mean_weight: float | None = optional(MEAN_WEIGHT, float)
+        if self.mean_weight is not None and not 0 < self.mean_weight < np.inf:
+            raise self._wrong(f"its mean weight is {self.mean_weight}")
         self.n_rows: int = attributes["I"]
         self.n_cols: int = attributes["J"]
         self.nnz: int = attributes["nnz"]
@@ -514,12 +522,10 @@ class Ratings(AbstractContextManager["Ratings"]):
         self.item_levels = ITEM_LEVELS in self._file.attrs
         self.named_columns = read_columns(self._file.attrs)
         self.reading = read_reading(self._file.attrs)
-        self.heading = read_heading(self._file.attrs)
-        self._stored_resolution: float | None = None
-        if RESOLUTION in self._file.attrs:
-            self._stored_resolution = read_attribute(self._file.attrs, RESOLUTION, float)
-            if not 0 < self._stored_resolution <= 1:
-                raise self._wrong(f"its resolution is {self._stored_resolution}")
+        self.heading: str = optional(HEADING, str) or ""
+        self._stored_resolution: float | None = optional(RESOLUTION, float)
+        if self._stored_resolution is not None and not 0 < self._stored_resolution <= 1:
+            raise self._wrong(f"its resolution is {self._stored_resolution}")
         if not (
             self._has_possible_sizes() and self._has_possible_mean() and len(self.digest) == 64
         ):
@@ -538,18 +544,21 @@ class Ratings(AbstractContextManager["Ratings"]):
     def _check_arrays(self) -> None:
         """Check shapes and types of all data sets; read index pointers and numbers of ratings."""
         self._indptr: dict[str, Int64] = {}
+        self.grouped_by = read_grouped_by(self._file.attrs)
         for part, nnz in zip(SPLITS, (self.nnz, self.nnz_test), strict=True):
-            self._dataset(f"{part}/indices", nnz, np.int32)
-            self._dataset(f"{part}/values", nnz, np.float32)
+            columns: dict[str, type] = {"indices": np.int32, "values": np.float32}
             if self.mean_weight is not None:
-                self._dataset(f"{part}/weight", nnz, np.float32)
+                columns["weight"] = np.float32
+            if f"{part}/lower" in self._file:  # in earlier files test ratings were exact
+                columns |= {"lower": np.float32, "upper": np.float32}
+            if self.grouped_by or f"{part}/group" in self._file:
+                columns["group"] = np.int32
+            for name, dtype in columns.items():
+                self._dataset(f"{part}/{name}", nnz, dtype)
             self._dataset(f"{part}/indptr", self.n_rows + 1, np.int64)
             indptr: Int64 = self._read(f"{part}/indptr", 0, self.n_rows + 1)
             self._check_indptr(part, indptr, nnz)
             self._indptr[part] = indptr
-            if f"{part}/lower" in self._file:  # in earlier files test ratings were exact
-                self._dataset(f"{part}/lower", nnz, np.float32)
-                self._dataset(f"{part}/upper", nnz, np.float32)
         self.has_bounds = "train/lower" in self._data
         self.row_indptr = self._indptr["train"]
         self.test_indptr = self._indptr["test"]
@@ -563,7 +572,7 @@ class Ratings(AbstractContextManager["Ratings"]):
         self.directions = self._check_directions()
         self.said_levels: Float32 | None = None
         if ITEM_LEVELS in self._file:
-            n_items = self.n_rows if self.orientation.transposed else self.n_cols
+            _, n_items = self.orientation.users_and_items(self.n_rows, self.n_cols)
             self._dataset(ITEM_LEVELS, 2 * n_items, np.float32)
             self.said_levels = self._read(ITEM_LEVELS, 0, 2 * n_items).reshape(2, n_items)
         self.features = {
@@ -578,8 +587,6 @@ class Ratings(AbstractContextManager["Ratings"]):
         if self.temporal:
             self._dataset("train/age", self.nnz, np.uint8)
         self.grouped = "train/group" in self._file
-        if self.grouped:
-            self._dataset("train/group", self.nnz, np.int32)
 
     def _check_names(self, side: Side, n: int) -> None:
         """Check the names of a side of n rows, and read the labels of their parts."""

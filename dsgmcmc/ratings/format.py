@@ -49,8 +49,8 @@ attributes                ``replicates``             number of ratings beyond th
 ..                        ``lower upper``            (nnz,) float32: bounds of the ratings, infinite
                                                      without one, and both ``values`` of exact
                                                      ratings; ``values`` are then within them
-``/train``                ``group``                  (nnz,) int32, if groups are held out: group of
-                                                     each rating
+``/train``, ``/test``     ``group``                  (nnz,) int32, if groups are held out: group of
+                                                     each rating; earlier files have no ``/test``
 ``/rows/parts``           ``labels``                 (p,) UTF-8: columns of the parts of names, if
                                                      those of rows or columns have several
 ..                        ``0 1`` and so on          parts of names of several, like ``ids``, which
@@ -61,6 +61,7 @@ attributes                ``replicates``             number of ratings beyond th
 ``/directions``                                      (3,) UTF-8: columns of users, items and
                                                      context, if the table has three directions
 attributes                ``is_open``                whether their arrangement is still open
+..                        ``grouped_by``             JSON, columns whose values are the groups
 ========================  =========================  ===========================================
 
 Rows and columns are in a seeded random order, so that contiguous ranges with equal nnz are
@@ -113,6 +114,8 @@ ITEM_LEVELS = "item_levels"
 COLUMNS = "columns"
 #: Name of the attribute with what users have said of the input, a text (`Reading.stored`).
 READING = "reading"
+#: Name of the attribute with the columns of groups that are held out, a text.
+GROUPED_BY = "grouped_by"
 #: Name of the attribute with the column of users in a matrix, a text.
 HEADING = "heading"
 #: Roles whose columns a file remembers, so that later ratings are read from the same ones.

@@ -57,6 +57,7 @@ class InnerSplit(Ratings):
         self._seed_hash = _scramble(np.array([seed], np.uint64))
         self.temporal = False
         self.grouped = False
+        self.grouped_by = ()
         self.digest = hashlib.sha256(
             f"{ratings.digest} inner {share!r} {rows!r} {seed}".encode()
         ).hexdigest()
@@ -107,7 +108,7 @@ class InnerSplit(Ratings):
         if self._whole.temporal:
             held_out = self._whole.ages(start, stop) < round(self._share * AGES)
         elif self._whole.grouped:
-            groups = self._whole.groups(start, stop).astype(np.uint64)
+            groups = self._whole.groups("train", start, stop).astype(np.uint64)
             held_out = _scramble(groups + self._seed_hash) < self._held_out_below
         else:
             cells = (rows * self.n_cols + columns).astype(np.uint64)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Self
 
 from dsgmcmc.tables.usual import Columns
 
-_LISTS = ("missing", "ignore")  # options with several values
-#: A ratings file has its own record of columns, and other files have other lines above their rows.
-_NOT_STORED = ("columns", "skip_rows", "entity")
+_LISTS = ("columns", "missing", "ignore")  # options with several values
+_NOT_STORED = ("entity", "remembered")
+_NOT_SAID = ("skipped",)  # stored, but no option
 
 
 class Reading(NamedTuple):
@@ -41,6 +41,12 @@ class Reading(NamedTuple):
         What the ratings are measured in, such as "t/ha"; results name it.
     skip_rows : str
         Lines at the beginning of a text file that are no rows, such as "1-3" or "2".
+    skipped : str
+        A hash of the text in these lines. Later files whose lines have another text keep them.
+    duplicates : {"first", "last", "mean", "keep"} or None
+        Which ratings of a pair count; None if the user has not said so.
+    remembered : bool
+        Whether it was said of earlier ratings. What cannot be said of later ones is then left out.
     entity : {"user", "item"} or None
         Whose features are read; None for ratings.
     """
@@ -55,7 +61,10 @@ class Reading(NamedTuple):
     decimal: str | None = None
     unit: str | None = None
     skip_rows: str = ""
+    skipped: str = ""
+    duplicates: str | None = None
     entity: str | None = None
+    remembered: bool = False
 
     @classmethod
     def parse(cls, stored: Mapping[str, Any]) -> Self:
@@ -72,6 +81,8 @@ class Reading(NamedTuple):
             is_known &= name == "matrix" or all(isinstance(text, str) for text in texts)
         if not is_known:
             raise ValueError(f"it was read with {json.dumps(dict(stored))[:80]}")
+        if "columns" in said:
+            said["columns"] = _columns_of(said["columns"])
         return cls(**said)
 
     def stored(self) -> dict[str, Any]:
@@ -83,6 +94,8 @@ class Reading(NamedTuple):
         for name, value in self._asdict().items():
             if value and name not in _NOT_STORED:
                 said[name] = value
+        if "columns" in said:
+            said["columns"] = _texts_of(said["columns"])
         for name in _LISTS:
             if name in said:
                 said[name] = list(said[name])
@@ -92,11 +105,31 @@ class Reading(NamedTuple):
         """Describe every option, as one types it."""
         described = []
         for name, value in self.stored().items():
+            if name in _NOT_SAID:
+                continue
             option = f"--{name.replace('_', '-')}"
             if name in _LISTS:
                 value = ",".join(value) or "''"
             described.append(option if value is True else f"{option} {value}")
         return described
+
+
+def _texts_of(columns: Columns) -> list[str]:
+    """Return columns as texts ``ROLE=COLUMN``, one a part of a name."""
+    texts = []
+    for role, column in columns.items():
+        parts = [column] if isinstance(column, str) else column
+        texts += [f"{role}={part}" for part in parts]
+    return texts
+
+
+def _columns_of(texts: Iterable[str]) -> Columns:
+    """Return columns by role, given the texts of `_texts_of`."""
+    parts: dict[str, list[str]] = {}
+    for text in texts:
+        role, _, column = text.partition("=")
+        parts.setdefault(role, []).append(column)
+    return {role: found[0] if len(found) == 1 else tuple(found) for role, found in parts.items()}
 
 
 NOTHING_SAID = Reading()

@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 
 from dsgmcmc.ratings.file import Ratings
-from dsgmcmc.ratings.format import SLAB, Side, row_slabs
+from dsgmcmc.ratings.format import Side
 from dsgmcmc.ratings.names import split_name
+from dsgmcmc.ratings.pairs import RatedPairs, pairs_in_slabs
 from dsgmcmc.settings import named
 from dsgmcmc.tables.usual import shortened
-from dsgmcmc.types import Array, Float64, Int64
+from dsgmcmc.types import Float64
 
 _LEAST = 12  # ratings of an item that is judged
 _ERRORS = 4  # standard errors of a correlation of 0, below which it is negative
-
-
-class _Part(NamedTuple):
-    """Training ratings by numbers of users and items, (m,) each."""
-
-    users: Int64
-    items: Int64
-    values: Float64
 
 
 def describe_reversed(ratings: Ratings) -> list[str]:
@@ -66,7 +58,7 @@ class _Standard(NamedTuple):
     mean: Float64
     sd: Float64
 
-    def scores(self, part: _Part) -> Float64:
+    def scores(self, part: RatedPairs) -> Float64:
         """Return ratings less the means of their items, in units of their sds, (m,)."""
         scores: Float64 = (part.values - self.mean[part.items]) / self.sd[part.items]
         return scores
@@ -74,14 +66,15 @@ class _Standard(NamedTuple):
 
 def _standard(ratings: Ratings) -> _Standard:
     """Return the means and sds of items."""
-    n = _n_items(ratings)
+    _, n = ratings.orientation.users_and_items(ratings.n_rows, ratings.n_cols)
     counts = np.zeros(n)
     sums = np.zeros(n)
     squares = np.zeros(n)
-    for part in _parts(ratings):
+    for part in pairs_in_slabs(ratings, "train"):
+        values = part.values.astype(np.float64)
         counts += np.bincount(part.items, minlength=n)
-        sums += np.bincount(part.items, part.values, n)
-        squares += np.bincount(part.items, np.square(part.values), n)
+        sums += np.bincount(part.items, values, n)
+        squares += np.bincount(part.items, np.square(values), n)
     mean = sums / np.maximum(counts, 1)
     sd = np.sqrt(np.maximum(squares / np.maximum(counts, 1) - np.square(mean), 0))
     sd[sd < 1e-6 * np.maximum(np.abs(mean), 1)] = np.inf
@@ -94,15 +87,14 @@ def _moments_with_rest(ratings: Ratings, standard: _Standard) -> Float64:
     z is the standardised rating, and rest the mean of those of the user's other items; users
     without others do not count.
     """
-    n = _n_items(ratings)
-    n_users = ratings.n_rows + ratings.n_cols - n
+    n_users, n = ratings.orientation.users_and_items(ratings.n_rows, ratings.n_cols)
     rated = np.zeros(n_users)
     total = np.zeros(n_users)
-    for part in _parts(ratings):
+    for part in pairs_in_slabs(ratings, "train"):
         rated += np.bincount(part.users, minlength=n_users)
         total += np.bincount(part.users, standard.scores(part), n_users)
     moments = np.zeros((5, n))
-    for part in _parts(ratings):
+    for part in pairs_in_slabs(ratings, "train"):
         z = standard.scores(part)
         others = rated[part.users] - 1
         rest = np.where(others > 0, (total[part.users] - z) / np.maximum(others, 1), 0)
@@ -110,23 +102,3 @@ def _moments_with_rest(ratings: Ratings, standard: _Standard) -> Float64:
         for row, term in enumerate((weight, weight * z, rest, rest**2, z * rest)):
             moments[row] += np.bincount(part.items, term, n)
     return moments
-
-
-def _n_items(ratings: Ratings) -> int:
-    """Return the number of items."""
-    if ratings.orientation.transposed:
-        return ratings.n_rows
-    return ratings.n_cols
-
-
-def _parts(ratings: Ratings) -> Iterator[_Part]:
-    """Yield the training ratings."""
-    for start, stop in row_slabs(ratings.row_indptr, SLAB):
-        slab = ratings.slab("train", start, stop)
-        rows: Array = start + slab.rows.astype(np.int64)
-        columns = slab.indices.astype(np.int64)
-        values = slab.values.astype(np.float64)
-        if ratings.orientation.transposed:
-            yield _Part(columns, rows, values)
-        else:
-            yield _Part(rows, columns, values)

@@ -22,6 +22,7 @@ from dsgmcmc.ratings.format import (
     DIRECTIONS,
     EXTENDED,
     FORMAT,
+    GROUPED_BY,
     HEADING,
     IS_OPEN,
     ITEM_LEVELS,
@@ -66,7 +67,7 @@ class Slab(NamedTuple):
     lower, upper : (m,) float32, optional
         Bounds between which ratings are known to lie; both are the value of an exact rating.
     groups : (m,) int32, optional
-        Numbers of the groups of training ratings, if groups are held out.
+        Numbers of the groups of ratings, if groups are held out.
     """
 
     part: Split
@@ -102,6 +103,7 @@ class Origin(NamedTuple):
     columns: Mapping[str, str] = MappingProxyType({})
     reading: Reading = Reading()
     matrix: MatrixNames = MatrixNames("", MappingProxyType({}))
+    grouped_by: tuple[str, ...] = ()
 
 
 class NameParts(NamedTuple):
@@ -341,10 +343,14 @@ class _Content:
         for name, value in optional.items():
             if value:
                 self._write_attribute(name, value)
-        if origin.columns:
-            self._write_attribute(COLUMNS, json.dumps(dict(origin.columns)))
-        if origin.reading.stored():
-            self._write_attribute(READING, json.dumps(origin.reading.stored()))
+        said = {
+            COLUMNS: dict(origin.columns),
+            READING: origin.reading.stored(),
+            GROUPED_BY: origin.grouped_by,
+        }
+        for name, found in said.items():
+            if found:
+                self._write_attribute(name, json.dumps(found))
         if self._weight_sums:
             total = math.fsum(itertools.chain.from_iterable(self._weight_sums))
             self._write_attribute(MEAN_WEIGHT, total / sizes.train)

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dsgmcmc.diagnostics import ranking
-from dsgmcmc.diagnostics.scores import Difference, difference
+from dsgmcmc.diagnostics.scores import difference
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.likelihoods.limits import resolution_of
 from dsgmcmc.model.likelihoods.ordinal.ordinal import recognised_levels
@@ -30,6 +30,7 @@ from dsgmcmc.posterior.lists.measures import evenly_spaced, measures
 from dsgmcmc.posterior.lists.ranking import Ranking
 from dsgmcmc.posterior.rated import Rated
 from dsgmcmc.posterior.run import Run
+from dsgmcmc.posterior.scores import Difference
 from dsgmcmc.ratings.file import Ratings
 from dsgmcmc.ratings.format import Directions
 from dsgmcmc.runs.settings import Metric

@@ -366,7 +366,7 @@ class RatingsSource:
         over_biases = None
         if config.rank and self.ratings.nnz_test:  # the model has more than biases
             over_biases = Advantage(self.ratings, self.biases_only(config))
-        scorer = TestScores(config.law, levels)
+        scorer = TestScores(config.law, levels, facts.get("grouped_by", ()))
         for test in test_parts(run):
             scored = scorer.add_test(test)
             if over_biases is not None:
@@ -435,6 +435,7 @@ def _facts_of_measurements(ratings: Ratings) -> dict[str, Any]:
         "columns": ratings.named_columns or None,
         "reading": ratings.reading.stored() or None,
         "directions": directions,
+        "grouped_by": list(ratings.grouped_by) or None,
         "replicates": ratings.replicates or None,
         "mean_weight": ratings.mean_weight,
         "bounded": bounded,

@@ -45,6 +45,12 @@ def find_column(names: Iterable[object], role: str) -> int | None:
     return next((known.index(name) for name in NAMES.get(role, ()) if name in known), None)
 
 
+def usual_roles(names: Iterable[object], roles: Sequence[str] = ROLES) -> list[str]:
+    """Return those of the roles of which a column has a usual name."""
+    names = list(names)
+    return [role for role in roles if find_column(names, role) is not None]
+
+
 def joined(texts: Sequence[str]) -> str:
     """Join texts by commas, and by "and" before the last one."""
     if len(texts) < 2:

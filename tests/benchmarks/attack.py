@@ -27,6 +27,8 @@ from pathlib import Path
 
 import numpy as np
 from bench import TESTS, arguments, say, say_head
+from disguised_lines import __file__ as DISGUISED_LINES
+from disguised_tables import __file__ as DISGUISED_TABLES
 from failing import KINDS, MODEL, READERS, SAMPLE, WRITERS, Scene, expect_told, results
 from fuzzer import __file__ as FUZZER
 from fuzzer import write_table
@@ -439,20 +441,25 @@ def _finite(place: Path, shape: str, options: str) -> None:
     )
 
 
-VALID = 200  # tables of ratings that are valid
+#: Programs that read made-up tables, and how many.
+VALID = {
+    "valid tables: file, pandas, polars": (VALID_TABLES, 200),
+    "disguised matrices: text, Parquet, pandas, polars": (DISGUISED_TABLES, 300),
+    "disguised lines: text, Parquet, JSON, pandas, polars, sparse": (DISGUISED_LINES, 300),
+}
 
 
 def valid(scene: Scene) -> Attempts:
-    """Valid tables, which commands and data frames read alike."""
+    """Valid tables, which commands and data frames read alike, and as people mean them."""
     start = scene.choice.randrange(10**6)
-    for first in range(start, start + VALID, 20):
-        place = scene.new()
-        yield "valid tables: file, pandas, polars", first, partial(_compared, place, first, 20)
+    for title, (program, number) in VALID.items():
+        for first in range(start, start + number, 20):
+            yield title, first, partial(_read_tables, program, scene.new(), first, 20)
 
 
-def _compared(place: Path, first: int, number: int) -> tuple[int, list[str]]:
-    done = run(sys.executable, VALID_TABLES, place, first, first + number, timeout=2400)
-    return number, json.loads(done.expect(0).out.splitlines()[-1])
+def _read_tables(program: str, place: Path, first: int, number: int) -> tuple[int, list[str]]:
+    done = run(sys.executable, program, place, first, first + number, timeout=2400)
+    return number, json.loads(done.expect(0).out)
 
 
 ATTACKS = {

@@ -24,6 +24,16 @@ def arguments(description: str | None) -> argparse.ArgumentParser:
     )
 
 
+def folder_and_seeds(description: str | None) -> tuple[Path, range]:
+    """Return the folder and the seeds that a command line has, FOLDER FIRST END."""
+    parser = arguments(description)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("first", type=int)
+    parser.add_argument("end", type=int)
+    parsed = parser.parse_args()
+    return parsed.folder, range(parsed.first, parsed.end)
+
+
 def python_with(folder: Path, *packages: str) -> Path:
     """Python of an environment in `folder` with these packages, installed from PyPI at the first
     call.

@@ -13,25 +13,27 @@ from __future__ import annotations
 
 import json
 import re
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.util import find_spec
 from io import StringIO
 from pathlib import Path
 from shutil import rmtree
-from typing import Any
+from typing import Any, Protocol
 from warnings import catch_warnings, simplefilter
 
 import numpy as np
 import pandas as pd
+from bench import folder_and_seeds
 from support import typed
 from valid_tables import Triples, _as_polars, _triples
 
 from dsgmcmc import BPMF
 from dsgmcmc.errors import InputError
 
+#: Ratings by their user, item and, among several of a pair, number.
+Values = Mapping[Any, float]
 #: What whoever made a table in Python or Parquet can do alone.
 REMOVED = re.compile(r"remove (row|line) ")
 #: Readings equal the truth within rounding to float32.
@@ -39,7 +41,23 @@ TOLERANCE = 1e-5
 #: Options that say how a table is read.
 NAMES = ("columns", "decimal", "duplicates", "first-line", "ignore", "missing", "skip-rows")
 #: An option with a value, as a message of a command, or of Python, names it.
-OPTION = re.compile(rf"(?:--)?\b({'|'.join(NAMES).replace('-', '[-_]')})[ =]['\"]?([^\s;:()'\"]+)")
+OPTION = re.compile(
+    rf"(?:--)?\b({'|'.join(NAMES).replace('-', '[-_]')})[ =]\[?['\"]?([^\s;:()'\"\]]+)"
+)
+
+
+class Disguised(Protocol):
+    """A table, the options that are given at once, and what leads to its right reading."""
+
+    options: dict[str, str]
+    answers: dict[str, str]
+    below: list[list[str]]
+    has_way: bool
+
+    @property
+    def truth(self) -> Values:
+        """The right reading."""
+        ...
 
 
 @dataclass
@@ -142,6 +160,15 @@ class Matrix:
 # ---------------------------------------------------------------------- disguises
 
 
+def turned(made: Matrix, rng: np.random.Generator) -> None:
+    """Make columns of rows: there are more items than users."""
+    users = [f"of {item}" for item in made.items]
+    made.items = made.users
+    made.users = users
+    made.cells = [list(column) for column in zip(*made.cells, strict=True)]
+    made.read_again()
+
+
 def years(made: Matrix, rng: np.random.Generator) -> None:
     """Name the columns by years, doses or wavelengths, in some order."""
     n = len(made.items)
@@ -232,7 +259,7 @@ def other_column(made: Matrix, rng: np.random.Generator) -> None:
 def bounds(made: Matrix, rng: np.random.Generator) -> None:
     """Know some cells only by limits."""
     for i, j in made.filled(rng, 5):
-        made.cells[i][j] = f"<{made.cells[i][j]}"
+        made.cells[i][j] = str(rng.choice(["<", ">"])) + made.cells[i][j]
 
 
 def tenths(made: Matrix, rng: np.random.Generator) -> None:
@@ -262,6 +289,7 @@ def equal_rows(made: Matrix, rng: np.random.Generator) -> None:
 DISGUISES: dict[str, Callable[[Matrix, np.random.Generator], None]] = {
     disguise.__name__: disguise
     for disguise in (
+        turned,
         years,
         numbered_users,
         tenths,
@@ -290,6 +318,7 @@ APART = {
         ("letters", "tenths"),
         ("letters", "code"),
         ("words", "code"),
+        ("other_units", "other_column"),
     )
 }
 
@@ -394,13 +423,13 @@ def faults_in(made: Matrix, folder: Path) -> dict[str, str]:
             readers["polars"] = as_polars
     faults = {}
     for kind, read in readers.items():
-        fault = _fault(made, partial(read, made, folder=folder), kind)
+        fault = fault_of(made, partial(read, made, folder=folder), kind)
         if fault:
             faults[kind] = fault
     return faults
 
 
-def _fault(made: Matrix, read: Callable[..., Triples | str], kind: str) -> str:
+def fault_of(made: Disguised, read: Callable[..., Values | str], kind: str) -> str:
     """Say what is wrong with a reading; "" if it is right, or options that it names make it so."""
     found = read(made.options)
     if not isinstance(found, str):
@@ -425,7 +454,7 @@ def _fault(made: Matrix, read: Callable[..., Triples | str], kind: str) -> str:
     return f"no way out of: {' '.join(found.split())[:400]}; tried {tried}"
 
 
-def _advised(message: str, made: Matrix) -> Iterator[dict[str, str]]:
+def _advised(message: str, made: Disguised) -> Iterator[dict[str, str]]:
     """Yield the options that a message names, with values for its placeholders."""
     seen = []
     for name, value in OPTION.findall(message):
@@ -436,12 +465,12 @@ def _advised(message: str, made: Matrix) -> Iterator[dict[str, str]]:
         elif name != "decimal":
             value = value.rstrip(".,")
         options = made.options | {name: value}
-        if value and options not in seen:
+        if (value or is_placeholder) and options not in seen:
             seen.append(options)
             yield options
 
 
-def _difference(found: Triples, truth: Triples) -> str:
+def _difference(found: Values, truth: Values) -> str:
     """Say how a reading differs from the truth; "" if it does not."""
     if found.keys() != truth.keys():
         more = sorted(found.keys() - truth.keys())[:3]
@@ -460,10 +489,10 @@ def _difference(found: Triples, truth: Triples) -> str:
 
 def main() -> None:
     """Print the faults of the tables of some seeds as JSON."""
-    folder, first, end = sys.argv[1:]
+    folder, seeds = folder_and_seeds(__doc__)
     faults = []
-    for seed in range(int(first), int(end)):
-        faults += faults_of(seed, Path(folder))
+    for seed in seeds:
+        faults += faults_of(seed, folder)
     print(json.dumps(faults, indent=1))
 
 

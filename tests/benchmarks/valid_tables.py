@@ -10,13 +10,13 @@ and ratings, of which the last one of a pair counts, or all refuse the table.
 from __future__ import annotations
 
 import json
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from bench import folder_and_seeds
 from support import typed
 
 from dsgmcmc.errors import InputError
@@ -245,8 +245,8 @@ def _shortened(found: Triples | str) -> str:
 
 def main() -> None:
     """Print the differences of the tables of some seeds as JSON."""
-    folder, first, end = sys.argv[1:]
-    found = [compare_readings(seed, Path(folder)) for seed in range(int(first), int(end))]
+    folder, seeds = folder_and_seeds(__doc__)
+    found = [compare_readings(seed, folder) for seed in seeds]
     print(json.dumps([difference for difference in found if difference]))
 
 

@@ -208,6 +208,10 @@ def made(tmp_path_factory) -> Path:
             "user,item,rating\n"
             + "".join(f"{u},{i},{r + 0.1}\n{u},{i},{r + 0.2}\n" for u, i, r in rated)
         ),
+        "plots.csv": (
+            "variety,environment,yield\n"
+            + "".join(f"v{u},e{i},{r + (u * i % 100) / 100}\n" for u, i, r in rated)
+        ),
         "trips.csv": (
             "station,day,hour,passengers\n"
             + "".join(f"s{u % 4},d{u // 4},h{i},{r * 10.5}\n" for u, i, r in rated)

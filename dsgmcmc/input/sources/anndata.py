@@ -217,13 +217,23 @@ def _matrix(path: Path, node: Any, limit: int) -> Any:
     shape = node.attrs.get("shape")
     if shape is None:
         shape = node.attrs["h5sparse_shape"]
-    refuse_type(path, node["data"].dtype)
-    refuse_cells(path, node["data"].shape, limit)
-    parts = tuple(read_written(node[name]) for name in ("data", "indices", "indptr"))
     make = scipy.sparse.csr_matrix
     if words.startswith("csc"):
         make = scipy.sparse.csc_matrix
-    matrix = make(parts, shape=tuple(int(n) for n in shape))
+    parts = _compressed(path, node, ("indices", "indptr"), limit)
+    return _checked(make(parts, shape=tuple(int(n) for n in shape)))
+
+
+def _compressed(path: Path, node: Any, positions: Sequence[str], limit: int) -> tuple[Array, ...]:
+    """Return the values of a sparse matrix, and its data sets of positions."""
+    refuse_type(path, node["data"].dtype)
+    refuse_cells(path, node["data"].shape, limit)
+    found = [read_written(node[name]).astype(np.int64) for name in positions]
+    return read_written(node["data"]), *found
+
+
+def _checked(matrix: Any) -> Any:
+    """Return a sparse matrix; raise ValueError if its positions are wrong."""
     matrix.check_format(full_check=True)
     return matrix
 
@@ -359,14 +369,8 @@ def _sparse_of_matlab(path: Path, node: Any, limit: int) -> Any:
     shape = _shape(node)
     if "data" not in node:
         return scipy.sparse.csc_matrix(shape)
-    refuse_type(path, node["data"].dtype)
-    refuse_cells(path, node["data"].shape, limit)
-    rows = read_written(node["ir"]).astype(np.int64)
-    starts = read_written(node["jc"]).astype(np.int64)
-    parts = (read_written(node["data"]), rows, starts)
-    matrix = scipy.sparse.csc_matrix(parts, shape=shape)
-    matrix.check_format(full_check=True)
-    return matrix
+    parts = _compressed(path, node, ("ir", "jc"), limit)
+    return _checked(scipy.sparse.csc_matrix(parts, shape=shape))
 
 
 def select_variable(path: Path, shapes: Mapping[str, Sequence[int]], choice: Reading) -> str:

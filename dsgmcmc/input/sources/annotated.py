@@ -6,11 +6,12 @@ They are known by their attributes, so that their libraries need not be loaded.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,35 +22,38 @@ from dsgmcmc.input.sources.labelled import (
     LabelledMatrix,
     as_table,
     as_texts,
+    cells_of_array,
     known_cells,
+    refuse_filling,
+    refuse_limit,
     refuse_variable,
     select,
     table_of_columns,
 )
 from dsgmcmc.input.sources.limits import (
-    RatedCells,
     annotated_names,
     find_limits,
     refuse_roles,
     without_limits,
 )
+from dsgmcmc.input.sources.matrix import stored_cells
 from dsgmcmc.parallel.machine import memory_for_data
 from dsgmcmc.ratings.reading import Reading
 from dsgmcmc.tables.frames import is_data_array, texts_of
 from dsgmcmc.types import Array, Float64
 
 
-def is_annotated(X: Any) -> bool:
+def is_annotated(X: object) -> bool:
     """Whether this is an AnnData object."""
     return all(hasattr(X, name) for name in ("obs_names", "var_names", "layers"))
 
 
-def is_dataset(X: Any) -> bool:
+def is_dataset(X: object) -> bool:
     """Whether this is a Dataset of xarray."""
     return hasattr(X, "data_vars") and hasattr(X, "dims")
 
 
-def is_labelled(X: Any) -> bool:
+def is_labelled(X: object) -> bool:
     """Whether this is a matrix whose rows and columns have names, other than a data frame."""
     return is_data_array(X) or is_annotated(X) or is_dataset(X)
 
@@ -188,22 +192,68 @@ def _column_of(frame: Any, name: str) -> Array:
     return array
 
 
-def cells_of(X: Any, choice: Reading) -> tuple[LabelledMatrix, RatedCells]:
-    """Return the matrix of an AnnData object, and its cells that are ratings."""
-    matrix = annotated_matrix(X, choice)
-    return matrix, known_cells("the AnnData object", matrix, choice, memory_for_data())
+class MatrixCells(NamedTuple):
+    """Cells of a matrix that are ratings.
 
-
-def filled_of(X: Any, choice: Reading) -> tuple[LabelledMatrix, Float64, Float64 | None]:
-    """Return the matrix of an AnnData object, its cells, and the bounds of cells that have some.
-
-    Cells are NaN where they are not known; bounds, (2, n, m), are NaN where they are exact.
+    Attributes
+    ----------
+    shape : (int, int)
+    row, col, values : (q,) array
+    bounds : (2, q) float64 or None
+        Lower and upper bounds of cells that are known only by bounds; NaN in others.
+    users, items : (n,) and (J,) array, or None
+        Names of the rows and columns; None if they are numbered.
+    limits : dict of str to str
+        Names of what has limits, by side.
+    about : str
+        What rows, columns and values are.
     """
-    matrix, cells = cells_of(X, choice)
-    values = np.full(matrix.values.shape, np.nan)
-    values[cells.row, cells.col] = cells.values
-    bounds = None
-    if cells.bounds is not None:
-        bounds = np.full((2, *values.shape), np.nan)
-        bounds[:, cells.row, cells.col] = cells.bounds
-    return matrix, values, bounds
+
+    shape: tuple[int, int]
+    row: Array
+    col: Array
+    values: Array
+    bounds: Float64 | None = None
+    users: Array | None = None
+    items: Array | None = None
+    limits: Mapping[str, str] = MappingProxyType({})
+    about: str = ""
+
+    def filled(self) -> Float64:
+        """Return all cells, with NaN in those that are not known."""
+        cells = np.full(self.shape, np.nan)
+        cells[self.row, self.col] = self.values
+        return cells
+
+    def filled_bounds(self) -> Float64 | None:
+        """Return the bounds of all cells, (2, n, J), with NaN in those that have none."""
+        if self.bounds is None:
+            return None
+        bounds = np.full((2, *self.shape), np.nan)
+        bounds[:, self.row, self.col] = self.bounds
+        return bounds
+
+
+def cells_of(X: Any, choice: Reading) -> MatrixCells:
+    """Return the known cells of an AnnData object, or of a SciPy sparse matrix.
+
+    Raises InputError if it cannot be read, or too little memory is left for its zeros.
+    """
+    limit = memory_for_data()
+    if is_annotated(X):
+        matrix = annotated_matrix(X, choice)
+        cells = known_cells("the AnnData object", matrix, choice, limit)
+        found = MatrixCells(
+            matrix.values.shape, *cells, matrix.users, matrix.items, about=matrix.about
+        )
+        if matrix.limits is None:
+            return found
+        about = f"{matrix.about}; {matrix.limits.describe()}"
+        return found._replace(limits=matrix.limits.names, about=about)
+    refuse_limit("the sparse matrix", choice)
+    if choice.unstored == "zero":
+        refuse_filling("the sparse matrix", X.shape, limit)
+        return MatrixCells(X.shape, *cells_of_array(X.toarray()))
+    entries = stored_cells(X)
+    row = entries.row.astype(np.int64)
+    return MatrixCells(X.shape, row, entries.col.astype(np.int64), entries.data)

@@ -58,6 +58,8 @@ class Source(ABC):
         What rows, columns and values of a matrix are.
     mark : str
         The mark before the decimals of its numbers; "" for a point, and nothing between thousands.
+    skipped : str
+        A hash of the lines that are left out as no rows; "" if none are.
     """
 
     #: Whether rows are entries of a matrix: a row, a column and a value.
@@ -82,6 +84,7 @@ class Source(ABC):
     sample: Sequence[list[str]] = ()
     about: str = ""
     mark: str = ""
+    skipped: str = ""
 
     @property
     def width(self) -> int:

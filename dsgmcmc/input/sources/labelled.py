@@ -101,12 +101,12 @@ def known_cells(where: object, matrix: LabelledMatrix, choice: Reading, limit: i
         return _cells_of_texts(where, matrix, choice, limit)
     refuse_type(where, values.dtype)
     if hasattr(values, "tocoo"):
-        cells = _cells_of_sparse(where, values, choice, limit)
+        cells = _cells_of_sparse(where, matrix, choice, limit)
     else:
         if limits is None or choice.unstored == "zero":
             refuse_unstored(where, choice)
         refuse_cells(where, values.shape, limit)
-        cells = _cells_of_array(values, limits)
+        cells = cells_of_array(values, limits)
     if limits is None:
         return cells
     return bounded_cells(where, cells, limits, choice)
@@ -124,13 +124,13 @@ def _cells_of_texts(
         )
     refuse_cells(where, matrix.values.shape, limit)
     values, bounds = read_texts(where, matrix.values, choice)
-    cells = _cells_of_array(values)
+    cells = cells_of_array(values)
     if bounds is None:
         return cells
     return cells._replace(bounds=bounds[:, cells.row, cells.col])
 
 
-def _cells_of_array(values: Array, limits: Limits | None = None) -> RatedCells:
+def cells_of_array(values: Array, limits: Limits | None = None) -> RatedCells:
     """Return the cells of an array that are not NaN, or have a limit."""
     is_known = ~np.isnan(values)
     if limits is not None:
@@ -139,8 +139,11 @@ def _cells_of_array(values: Array, limits: Limits | None = None) -> RatedCells:
     return RatedCells(row, col, values[row, col].astype(np.float64))
 
 
-def _cells_of_sparse(where: object, values: Any, choice: Reading, limit: int) -> RatedCells:
-    """Return the entries of a sparse matrix, or all its cells, with NaN if `limit` is chosen."""
+def _cells_of_sparse(
+    where: object, matrix: LabelledMatrix, choice: Reading, limit: int
+) -> RatedCells:
+    """Return the entries of a sparse matrix, or all its cells, with NaN where limits say more."""
+    values = matrix.values
     if choice.unstored is None:
         n_unstored = math.prod(values.shape) - values.nnz
         raise InputError(
@@ -161,9 +164,9 @@ def _cells_of_sparse(where: object, values: Any, choice: Reading, limit: int) ->
             " them up (SciPy: sum_duplicates), or remove them"
         )
     if choice.unstored == "zero":
-        return _cells_of_array(values.toarray())
+        return cells_of_array(values.toarray())
     stored = RatedCells(entries.row, entries.col, entries.data.astype(np.float64))
-    if choice.unstored == "missing":
+    if choice.unstored == "missing" or matrix.limits is None:
         return stored
     filled = np.full(values.shape, np.nan)
     filled[stored.row, stored.col] = stored.values
@@ -235,35 +238,29 @@ def refuse_unstored(where: object, choice: Reading) -> None:
 
     The matrix stores all its cells.
     """
-    if choice.unstored is not None:
+    if choice.unstored is not None and not choice.remembered:
         raise NothingUnstoredError(f"{where} has no sparse matrix: leave out {named('unstored')}")
 
 
 def refuse_limit(where: object, choice: Reading) -> None:
     """Raise NothingUnstoredError if cells are to be known by their limits, but have none."""
-    if choice.unstored == "limit":
+    if choice.unstored == "limit" and not choice.remembered:
         raise NothingUnstoredError(
             f"{where} has no limits that {named('unstored')} limit could mean: name them by"
             f" {named('columns')} upper=NAME or lower=NAME"
         )
 
 
-class NotSeveralError(InputError):
-    """A file does not hold several matrices, one of which `variable` could name."""
-
-
 def refuse_variable(where: object, choice: Reading) -> None:
-    """Raise NotSeveralError if the user has named one of several matrices, but there is one."""
-    if choice.variable is not None:
-        raise NotSeveralError(
-            f"{where} does not hold several matrices: leave out {named('variable')}"
-        )
+    """Raise InputError if the user has named one of several matrices, but there is only one."""
+    if choice.variable is not None and not choice.remembered:
+        raise InputError(f"{where} does not hold several matrices: leave out {named('variable')}")
 
 
 def refuse_lines(where: object, choice: Reading) -> None:
     """Raise InputError if the user has said something of lines, but there are none."""
     for option in ("first_line", "skip_rows"):
-        if getattr(choice, option):
+        if getattr(choice, option) and not choice.remembered:
             raise InputError(f"{where} is no text with lines: leave out {named(option)}")
 
 

@@ -1,8 +1,9 @@
 """The marks in numbers: decimal commas as in 8,70 and 1.234,5, and thousands as in 1,234.5.
 
 Users say which mark begins the decimals of a column, or texts in the column allow one reading
-alone. Either way the other mark, or a blank, may stand between thousands. The mark "" stands for
-numbers as Python and DuckDB read them: a decimal point, and nothing between thousands.
+alone. Either way the other mark, or a blank, may stand between thousands. If commas were found, and
+no point beside them, 1.234 may be either: it is no number until users say so. The mark "" stands
+for numbers as Python and DuckDB read them: a decimal point, and nothing between thousands.
 """
 
 from __future__ import annotations
@@ -15,20 +16,28 @@ from dsgmcmc.input.sources.tables import is_number
 from dsgmcmc.settings import named
 from dsgmcmc.tables.session import as_number, literal
 
-#: The mark before the decimals of a number.
-Mark = Literal[",", "."]
+#: The mark before the decimals of a number, its first character; "," with a question mark if no
+#: number has shown that points stand between thousands.
+Mark = Literal[",", ".", ",?"]
+_IN_DOUBT: Mark = ",?"
 
 _BLANKS = " \u00a0\u202f"  # a space, and the two that do not break a line
 #: Marks that may stand between thousands, by the mark of decimals.
-_THOUSANDS = {",": f".{_BLANKS}", ".": f",{_BLANKS}"}
+_THOUSANDS = {",": f".{_BLANKS}", ".": f",{_BLANKS}", _IN_DOUBT: f".{_BLANKS}"}
 #: The sign of a bound.
 _RELATION = "[<>≤≥]=?"
 
 
 def _number(mark: str) -> str:
     """Return the regular expression of a number whose decimals follow a mark."""
-    whole = f"[0-9]{{1,3}}(?:[{_THOUSANDS[mark]}][0-9]{{3}})+|[0-9]+"
-    return f"[-+]?(?:(?:{whole})(?:[{mark}][0-9]*)?|[{mark}][0-9]+)(?:[eE][-+]?[0-9]+)?"
+    thousands = f"[0-9]{{1,3}}(?:[{_THOUSANDS[mark]}][0-9]{{3}})+"
+    whole = f"(?:{thousands}|[0-9]+)"
+    decimals = f"[{mark[0]}][0-9]*"
+    number = f"{whole}(?:{decimals})?|[{mark[0]}][0-9]+"
+    if mark == _IN_DOUBT:
+        whole = f"[0-9]{{1,3}}(?:[{_BLANKS}][0-9]{{3}})+|[0-9]{{1,3}}(?:[.][0-9]{{3}}){{2,}}|[0-9]+"
+        number = f"{thousands}{decimals}|(?:{whole})(?:{decimals})?|[{mark[0]}][0-9]+"
+    return f"[-+]?(?:{number})(?:[eE][-+]?[0-9]+)?"
 
 
 def _bound(mark: str) -> str:
@@ -44,7 +53,8 @@ def find_mark(texts: Iterable[str | None]) -> Mark | None:
     """
     commas = False
     points = False
-    has_thousands = False
+    commas_between = False
+    points_between = False
     for text in texts:
         if text is None or ("," not in text and "." not in text):
             continue
@@ -52,10 +62,11 @@ def find_mark(texts: Iterable[str | None]) -> Mark | None:
         is_point = re.fullmatch(_bound("."), text) is not None
         commas |= is_comma and not is_point
         points |= is_point and not is_comma
-        has_thousands |= is_point and "," in text
+        commas_between |= is_point and "," in text
+        points_between |= is_comma and not is_point and "." in text
     if commas and not points:
-        return ","
-    if points and not commas and has_thousands:
+        return "," if points_between else _IN_DOUBT
+    if points and not commas and commas_between:
         return "."
     return None
 
@@ -72,7 +83,7 @@ def may_be_number(text: str) -> bool:
 
 def describe_mark(mark: str) -> str:
     """Say how numbers are read, unless they are plain."""
-    if mark == ",":
+    if mark[:1] == ",":
         return "; decimals after a comma"
     if mark == ".":
         return "; thousands between commas"
@@ -96,7 +107,7 @@ def with_point(text: str, mark: str) -> str | None:
     if not mark:
         return text
     if re.fullmatch(_bound(mark), text):
-        return re.sub(f"[{_THOUSANDS[mark]}]", "", text).replace(mark, ".")
+        return re.sub(f"[{_THOUSANDS[mark]}]", "", text).replace(mark[0], ".")
     if may_be_number(text):
         return None
     return text
@@ -126,7 +137,7 @@ def number_sql(text: str, mark: str) -> str:
 def _plain_sql(text: str, mark: str) -> str:
     """Return SQL of the text of a number, or a bound, with a decimal point alone."""
     thousands = literal(f"[{_THOUSANDS[mark]}]")
-    return f"replace(regexp_replace({text}, {thousands}, '', 'g'), '{mark}', '.')"
+    return f"replace(regexp_replace({text}, {thousands}, '', 'g'), '{mark[0]}', '.')"
 
 
 def _is_bound_sql(text: str, mark: str) -> str:

@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.likelihoods.limits import resolution_from
 from dsgmcmc.posterior.cells.predict import Predictor
+from dsgmcmc.posterior.draws import ENTITIES
 from dsgmcmc.posterior.levels import refuse_absent_levels
 from dsgmcmc.posterior.rows.new_ratings import bounds_of, weights_of
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.scores import Scored, Scores
+from dsgmcmc.ratings.names import of_parts
 from dsgmcmc.types import Array, Int32
 
 
@@ -29,7 +33,8 @@ def evaluate_ratings(
     """Score the predictions of ratings, in columns by role, of pairs that are given by index.
 
     Intervals and densities are those of ratings of the given weights. Returns the scores of
-    `dsgmcmc.posterior.scores.Scores.result`.
+    `dsgmcmc.posterior.scores.Scores.result`, by group if the run's test ratings were whole groups
+    by the columns of names.
 
     Raises
     ------
@@ -43,7 +48,8 @@ def evaluate_ratings(
     weights = weights_of(run, ratings)
     refuse_absent_levels(run, items, values)
     resolution = resolution_from(run.facts)
-    scores = Scores()
+    scores = Scores(run.facts.get("grouped_by", ()))
+    groups = _groups_of(run, ratings)
     for rows, predictive in predictor.distributions(users, items, weights=weights):
         predictive.resolution = resolution
         scores.add(
@@ -53,6 +59,25 @@ def evaluate_ratings(
                 point=predictor.limits.clip(predictive.mean),
                 predictive=predictive,
                 limits=run.limits,
-            )
+            ),
+            None if groups is None else groups[rows],
         )
     return scores.result()
+
+
+def _groups_of(run: Run, ratings: Mapping[str, Array]) -> Int32 | None:
+    """Return the numbers of the groups of ratings, (n,), by the columns of the run's groups.
+
+    None if the run has none, or if they are by other columns than those of names.
+    """
+    found = {}
+    for entity in ENTITIES:
+        parts = of_parts(ratings, entity)
+        found[entity] = parts[0]
+        found |= dict(zip(run.labels[entity], parts, strict=False))  # some names have no columns
+    columns = run.facts.get("grouped_by", ())
+    if not columns or not found.keys() >= set(columns):
+        return None
+    numbers: dict[tuple[Any, ...], int] = {}
+    names = zip(*(found[column].tolist() for column in columns), strict=True)
+    return np.array([numbers.setdefault(name, len(numbers)) for name in names], np.int32)

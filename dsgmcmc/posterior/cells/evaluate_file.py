@@ -15,21 +15,22 @@ from dsgmcmc.posterior.cells.predict import Predictor
 from dsgmcmc.posterior.draws import ENTITIES
 from dsgmcmc.posterior.index import refuse_unknown_in
 from dsgmcmc.posterior.rated import read_rated
-from dsgmcmc.posterior.rows.columns import columns_of_file
+from dsgmcmc.posterior.rows.columns import column_of_users, columns_of_file
 from dsgmcmc.posterior.rows.new_ratings import with_clicks
-from dsgmcmc.posterior.run import Run
+from dsgmcmc.posterior.run import Run, integer_parts
 from dsgmcmc.posterior.settings import EvaluateSettings, PredictOptions
 from dsgmcmc.ratings.names import names_of
-from dsgmcmc.tables.usual import find_column
+from dsgmcmc.tables.usual import usual_roles
 from dsgmcmc.types import Int32
 
 if TYPE_CHECKING:  # loads DuckDB
+    from dsgmcmc.input.file_ratings import FileColumns
     from dsgmcmc.tables.usual import Columns
     from dsgmcmc.types import Array
 
 
 def read_rated_file(
-    run: Run, path: Path, columns: Columns, missing: Any = None
+    run: Run, path: Path, columns: Columns, missing: object = None
 ) -> dict[str, Array]:
     """Read new ratings of a run from a file, in `columns` or those that its own ratings had.
 
@@ -41,30 +42,31 @@ def read_rated_file(
     from dsgmcmc.input.sources.limits import limits_of_annotated
     from dsgmcmc.input.values import parse_missing
 
-    integers = {entity: run.vocabulary(entity).integer_parts for entity in ENTITIES}
     reading = run.reading
     if missing is not None:
         reading = reading._replace(missing=parse_missing(missing))
     if is_annotated_file(path):
         columns = {**limits_of_annotated(run.columns), **columns}
         reading = reading._replace(columns=columns)
-    read = read_ratings_file(path, partial(_columns_of, run, columns), integers, reading)
+    read = read_ratings_file(path, partial(_columns_of, run, columns), integer_parts(run), reading)
     return with_clicks(run, read)
 
 
-def _columns_of(run: Run, columns: Columns, names: Set[str]) -> Columns | None:
-    """Return columns of a file by role; None for a matrix.
+def _columns_of(run: Run, columns: Columns, names: Set[str]) -> FileColumns:
+    """Return columns of a file by role, and whether it is a matrix.
 
     It is one if most of its columns are items, or if the run's ratings were one and no columns have
-    usual names of users and items.
+    usual names of users and items; then users, at most, are named by a column.
     """
-    has_roles = all(find_column(names, entity) is not None for entity in ENTITIES)
-    if not columns and run.reading.matrix and not has_roles:
-        return None
+    from dsgmcmc.input.file_ratings import FileColumns
+
+    has_roles = len(usual_roles(names, ENTITIES)) == len(ENTITIES)
     items = {str(name) for name in run.items.ids.tolist()}
-    if not columns and 2 * len(names & items) > len(names):
-        return None
-    return columns_of_file(run, columns, names)
+    is_matrix = bool(run.reading.matrix) and not has_roles
+    is_matrix |= 2 * len(names & items) > len(names)
+    if is_matrix and columns.keys() <= {"user"}:
+        return FileColumns(columns or column_of_users(run, names), is_matrix=True)
+    return FileColumns(columns_of_file(run, columns, names))
 
 
 def evaluate_file(run: Run, path: Path, settings: EvaluateSettings) -> dict[str, Any]:

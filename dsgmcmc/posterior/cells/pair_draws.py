@@ -20,54 +20,33 @@ from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.posterior.moments import saved_of_chains
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.settings import PredictOptions
-from dsgmcmc.ratings.format import known_by_bounds
+from dsgmcmc.ratings.pairs import RatedPairs, rated_pairs, select
 from dsgmcmc.settings import named
-from dsgmcmc.types import Array, Float64, Int32, Int64
+from dsgmcmc.types import Float64, Int64
 
 #: Bytes of a rating at a draw: its draw and its log likelihood.
 PAIR_BYTES = 16
 
 
-class ObservedPairs(NamedTuple):
-    """Ratings by pair, (m,) each.
-
-    Attributes
-    ----------
-    users, items : int32
-        Rows in the run.
-    rating : float64
-        Of ratings that are known only by bounds, a value between the bounds.
-    bounds : (float64, float64) or None
-        Lower and upper bounds, equal if they are exact; None if all are.
-    """
-
-    users: Int32
-    items: Int32
-    rating: Float64
-    bounds: tuple[Float64, Float64] | None
-
-    def select(self, chosen: Array) -> ObservedPairs:
-        """Return some pairs, by their positions."""
-        bounds = None
-        if self.bounds is not None:
-            lower, upper = self.bounds
-            bounds = (lower[chosen], upper[chosen])
-        return ObservedPairs(self.users[chosen], self.items[chosen], self.rating[chosen], bounds)
-
-    def exact_or_nan(self) -> Float64:
-        """Return the ratings, with NaN for those that are known only by bounds."""
-        if self.bounds is None:
-            return self.rating
-        return np.where(known_by_bounds(self.bounds), np.nan, self.rating)
+def exact_or_nan(pairs: RatedPairs) -> Float64:
+    """Return the ratings, with NaN for those that are known only by bounds."""
+    values = pairs.values.astype(np.float64)
+    if pairs.bounds is not None:
+        values[pairs.bounds[:, 0] < pairs.bounds[:, 1]] = np.nan
+    return values
 
 
-def observed_tests(run: Run, index: Int64) -> ObservedPairs:
+def observed_tests(run: Run, index: Int64) -> RatedPairs:
     """Return some test ratings of a run that has ended, by their positions."""
     test = predict_test(run)
-    return ObservedPairs(*run.test_pairs(), test.rating, test.bounds).select(index)
+    bounds = None
+    if test.bounds is not None:
+        bounds = np.column_stack(test.bounds)
+    pairs = RatedPairs(*run.test_pairs(), test.rating, bounds=bounds, held_out=True)
+    return select(pairs, index)
 
 
-def observed_training(run: Run) -> ObservedPairs:
+def observed_training(run: Run) -> RatedPairs:
     """Return all training ratings of a run, in the order of the ratings file.
 
     Raises InputError if `draw_pairs` cannot draw them, if drawing them needs more memory than may
@@ -86,15 +65,7 @@ def observed_training(run: Run) -> ObservedPairs:
             f" {named('save_draws')}"
         )
     with run.open_ratings() as ratings:
-        slab = ratings.slab("train", 0, ratings.n_rows)
-        pairs = (slab.rows.astype(np.int32), slab.indices)
-        if ratings.orientation.transposed:
-            pairs = pairs[::-1]
-    users, items = pairs
-    bounds = None
-    if slab.bounds is not None:
-        bounds = (slab.bounds.lower.astype(np.float64), slab.bounds.upper.astype(np.float64))
-    return ObservedPairs(users, items, slab.values.astype(np.float64), bounds)
+        return rated_pairs(ratings, "train")
 
 
 class PairDraws(NamedTuple):
@@ -124,20 +95,24 @@ def can_be_drawn(run: Run) -> bool:
     return bool(run.draws) and run.config.law.can_be_evaluated and not is_weighted | run.has_effects
 
 
-def draw_pairs(run: Run, pairs: ObservedPairs) -> PairDraws:
+def draw_pairs(run: Run, pairs: RatedPairs) -> PairDraws:
     """Draw ratings of observed pairs, and score the observed ones, at every saved draw."""
     predictor = Predictor(run, PredictOptions(clip=True))
     drawn = []
     scored = []
     for position, (chain, iteration) in enumerate(run.draws):
         rng = np.random.default_rng([run.config.seed, chain, iteration])
-        ratings = np.empty(len(pairs.rating))
-        scores = np.empty(len(pairs.rating))
+        ratings = np.empty(len(pairs.values))
+        scores = np.empty(len(pairs.values))
         for rows, predictive in predictor.distributions(pairs.users, pairs.items, [position]):
             predictive.resolution = resolution_from(run.facts)
             ratings[rows] = run.limits.clip(predictive.quantile(rng.random(len(rows))))
-            observed = pairs.select(rows)
-            scores[rows] = predictive.log_scores(observed.rating, observed.bounds).recorded()
+            bounds = None
+            if pairs.bounds is not None:
+                lower, upper = pairs.bounds[rows].T.astype(np.float64)
+                bounds = (lower, upper)
+            observed = pairs.values[rows].astype(np.float64)
+            scores[rows] = predictive.log_scores(observed, bounds).recorded()
         drawn.append(ratings)
         scored.append(scores)
     return PairDraws(saved_of_chains(run, drawn), saved_of_chains(run, scored))

@@ -19,7 +19,6 @@ over its distribution.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -27,6 +26,7 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.model.limits import UNLIMITED
 from dsgmcmc.model.predictive.base import Prediction, Predictive
 from dsgmcmc.posterior.cells.predictors import Predictors
+from dsgmcmc.posterior.index import Names
 from dsgmcmc.posterior.moments import Estimates
 from dsgmcmc.posterior.rows.added import FoldIn
 from dsgmcmc.posterior.run import Run
@@ -166,7 +166,7 @@ class Predictor:
             found[rows] = np.stack(self._probabilities_of(predictive), axis=1)
         return found
 
-    def index_of(self, entity: str, names: Any) -> Int32:
+    def index_of(self, entity: str, names: Names) -> Int32:
         """Return indices of users or items by name; -1 for those of which nothing is known."""
         return self.predictors.rows[entity].index_of(names)
 

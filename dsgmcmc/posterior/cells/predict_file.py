@@ -16,6 +16,7 @@ from dsgmcmc.input.roles import parse_columns
 from dsgmcmc.posterior.cells.predict import Predictor
 from dsgmcmc.posterior.draws import ENTITIES
 from dsgmcmc.posterior.index import refuse_unknown_in, shown
+from dsgmcmc.posterior.run import integer_parts
 from dsgmcmc.posterior.settings import PredictSettings, Unknown
 from dsgmcmc.settings import named
 from dsgmcmc.types import Array
@@ -93,7 +94,14 @@ class _PairsFile:
         from dsgmcmc.tables.written import append_results, write_query
 
         run = self.predictor.run
-        table = load_pairs(self.db, self.path, self.columns, run.labels, directions=run.directions)
+        table = load_pairs(
+            self.db,
+            self.path,
+            self.columns,
+            run.labels,
+            directions=run.directions,
+            said=run.reading.columns,
+        )
         self._refuse_column_names(table)
         if unknown == "refuse":
             self._refuse_unknown(table)
@@ -116,9 +124,7 @@ class _PairsFile:
         """Yield names of users and of items, some pairs at a time."""
         from dsgmcmc.input.pairs import chunks
 
-        run = self.predictor.run
-        integers = {entity: run.vocabulary(entity).integer_parts for entity in ENTITIES}
-        return chunks(self.db, table, integers)
+        return chunks(self.db, table, integer_parts(self.predictor.run))
 
     def _refuse_column_names(self, table: PairsTable) -> None:
         """Raise InputError if a column has the name of a predicted column."""

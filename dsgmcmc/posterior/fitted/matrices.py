@@ -14,21 +14,17 @@ from dsgmcmc.posterior.cells.predict import Predictor
 from dsgmcmc.posterior.draws import OTHER
 from dsgmcmc.posterior.fitted.state import FittedState, as_told, check_draws, renewing
 from dsgmcmc.posterior.index import unknown_names
-from dsgmcmc.posterior.matrix.complete import (
-    Completion,
-    MatrixTarget,
-    complete,
-)
+from dsgmcmc.posterior.matrix.complete import Completion
 from dsgmcmc.posterior.matrix.known import KnownCells
 from dsgmcmc.posterior.matrix.labels import RowsOf
 from dsgmcmc.posterior.matrix.ranking import ranking
-from dsgmcmc.posterior.matrix.target import other_matrix, training_matrix
+from dsgmcmc.posterior.matrix.target import NamedMatrix, other_matrix, training_matrix
 from dsgmcmc.posterior.matrix.three_way import complete_cube, complete_table
 from dsgmcmc.posterior.rows.columns import form_of_run
 from dsgmcmc.posterior.settings import PredictOptions
 from dsgmcmc.tables.frames import as_frame
 from dsgmcmc.terminal import warn
-from dsgmcmc.types import Array
+from dsgmcmc.types import Array, Int32
 
 
 class Matrices(FittedState):
@@ -100,11 +96,16 @@ class Matrices(FittedState):
             if return_std:
                 return mean, sd
             return mean
-        target, predictor = self._target(X, rows)
-        completion = Completion(predictor, target.items)
-        fitted = known == "fitted"
-        matrices, sds = complete(
-            completion, target, draws=draws, sd=return_std, fitted=fitted, noise=noise
+        matrix, predictor = self._target(X, rows)
+        completion = Completion(predictor, self._indices(predictor, "item", matrix.labels))
+        users = self._indices(predictor, "user", matrix.names)
+        matrices, sds = matrix.complete(
+            completion,
+            users,
+            draws=draws,
+            sd=return_std,
+            fitted=known == "fitted",
+            noise=noise,
         )
         if draws:
             return matrices
@@ -242,7 +243,7 @@ class Matrices(FittedState):
             since = KnownCells(self._fitted(), self._rows.new)
         return complete_cube(predictor, cube, since, fitted=fitted)
 
-    def _target(self, X: object, whose: RowsOf | None) -> tuple[MatrixTarget, Predictor]:
+    def _target(self, X: object, whose: RowsOf | None) -> tuple[NamedMatrix, Predictor]:
         """Return the matrix that is completed, and what predicts its rows."""
         run = self._fitted()
         cells = KnownCells(run, self._rows.new)
@@ -250,7 +251,7 @@ class Matrices(FittedState):
         if X is None:
             matrix = training_matrix(run, self._training, cells)
         else:
-            form = as_told(form_of_run(run, self._form()), self.missing)
+            form = as_told(form_of_run(run, self._form(), X), self.missing)
             matrix = other_matrix(X, form, self._naming(whose))
             new = matrix.new_ratings(run, cells)
             if new is not None:
@@ -258,16 +259,16 @@ class Matrices(FittedState):
                 rows = self._rows.with_new(new)
                 for note in (*doubts, *rows.notes):
                     warn(note)
-        predictor = rows.predictor(PredictOptions(clip=self.clip))
-        target = matrix.target(predictor)
-        self._tell_unknown("item", matrix.labels[target.items < 0])
-        self._tell_unknown("user", matrix.names[target.users < 0])
-        return target, predictor
+        return matrix, rows.predictor(PredictOptions(clip=self.clip))
 
-    def _tell_unknown(self, entity: str, names: Array) -> None:
-        """Warn of names without ratings, or raise InputError if the model refuses them."""
-        if not len(names):
-            return
-        self._fitted().vocabulary(entity).index_of(names, refuse=self.unknown == "refuse")
-        unknown = unknown_names(entity, names.tolist())
-        warn(f"{unknown}: predicted from the prior")
+    def _indices(self, predictor: Predictor, entity: str, names: Array) -> Int32:
+        """Return indices of names; warn of those without ratings, or refuse them as the model does.
+
+        Raises InputError if they are refused.
+        """
+        index = predictor.index_of(entity, names)
+        missing = names[index < 0]
+        if len(missing):
+            self._fitted().vocabulary(entity).index_of(missing, refuse=self.unknown == "refuse")
+            warn(f"{unknown_names(entity, missing.tolist())}: predicted from the prior")
+        return index

@@ -14,10 +14,12 @@ from dsgmcmc.posterior.cells.evaluate import evaluate_ratings, refuse_clicks
 from dsgmcmc.posterior.cells.predict import Predictor
 from dsgmcmc.posterior.draws import ENTITIES
 from dsgmcmc.posterior.fitted.state import FittedState, check_draws, renewing
+from dsgmcmc.posterior.heldout import score_test
 from dsgmcmc.posterior.index import refuse_unknown, unknown_names
 from dsgmcmc.posterior.matrix.labels import RowsOf
 from dsgmcmc.posterior.matrix.pairs import drawn_pairs
 from dsgmcmc.posterior.rows.new_ratings import bounds_of
+from dsgmcmc.posterior.scores import GroupScores
 from dsgmcmc.posterior.settings import PredictOptions
 from dsgmcmc.ratings.format import known_by_bounds
 from dsgmcmc.ratings.names import names_of
@@ -212,6 +214,25 @@ class Predictions(FittedState):
         if total == 0:  # all ratings are equal
             return float(residual == 0)
         return 1.0 - residual / total
+
+    @property
+    @renewing
+    def by_group_(self) -> dict[str, Any] | None:
+        """Scores within groups that were held out (`hold_out_by`); None without any.
+
+        The entry ``by_group`` of `dsgmcmc.posterior.scores.Scores.result`: the mean correlation of
+        test ratings and predictions within a group, and standard errors that count groups.
+        """
+        run = self._fitted()
+        scored = score_test(run)
+        groups = run.index.test_groups()
+        if scored is None or groups is None:
+            return None
+        scores = GroupScores(run.facts.get("grouped_by", ()))
+        scores.add(scored, groups)
+        if not scores.n_groups:
+            return None
+        return scores.result()
 
     @renewing
     def evaluate(

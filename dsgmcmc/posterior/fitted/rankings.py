@@ -35,6 +35,7 @@ class Rankings(FittedState):
         include_rated: bool = False,
         at_most: str | None = None,
         lowest: bool = False,
+        reasons: bool = False,
         unknown: Unknown = "refuse",
         candidates: Names | None = None,
         exclude: Names | Any = None,
@@ -72,6 +73,10 @@ class Rankings(FittedState):
             the features of items in the ratings file.
         lowest : bool
             With ``mean``, ``ucb``, ``lcb``, ``sd`` and ``thompson``, list the lowest scores first.
+        reasons : bool
+            Under ``likely``, ``explore`` and ``exposure``, name the rated item that exposes the
+            user most to each item, in a column ``because``: the largest term of the score
+            (`dsgmcmc.posterior.lists.exposure`).
         unknown : {"refuse", "prior"}
             Raise an error for unknown users, or give all of them the list of somebody without
             ratings, from the prior.
@@ -102,6 +107,7 @@ class Rankings(FittedState):
             include_rated=include_rated,
             at_most=at_most,
             lowest=lowest,
+            reasons=reasons,
             unknown=unknown,
         )
         run = self._fitted()

@@ -17,7 +17,7 @@ from dsgmcmc.input.values import parse_missing
 from dsgmcmc.posterior.cells.evaluate_file import read_rated_file
 from dsgmcmc.posterior.cells.fitted_rows import FittedRows, open_rows
 from dsgmcmc.posterior.files import copy_files, files_of, unpack
-from dsgmcmc.posterior.heldout import predict_test
+from dsgmcmc.posterior.heldout import score_test
 from dsgmcmc.posterior.matrix.labels import RowNames, RowNaming, RowsOf
 from dsgmcmc.posterior.matrix.target import TrainingData, label_ratings
 from dsgmcmc.posterior.rows.columns import form_of_new, frame_of_parts
@@ -128,15 +128,10 @@ class FittedState:
     @renewing
     def rmse_(self) -> float | None:
         """RMSE on exact test ratings; None without any, for clicks, and before the run ends."""
-        run = self._fitted()
-        if run.unfinished or not run.config.law.can_be_evaluated:
+        test = score_test(self._fitted())
+        if test is None or not len(test.errors):
             return None
-        if not len(run.test_pairs()[0]):
-            return None
-        errors = predict_test(run).scored(run.config.law, run.levels).errors
-        if not len(errors):
-            return None
-        return float(np.sqrt(np.mean(errors**2)))
+        return float(np.sqrt(np.mean(test.errors**2)))
 
     def _columns(self) -> str | Columns | None:
         """Return the columns of data frames, by role."""
@@ -163,7 +158,7 @@ class FittedState:
             if y is not None:
                 raise InputError(f"{X} has the ratings: leave out y")
             _refuse_rows(rows)
-            return read_rated_file(run, Path(X), self._form().columns), None
+            return read_rated_file(run, Path(X), self._form().columns, self.missing), None
         X = frame_of_parts(run, X, y)
         form = as_told(form_of_new(run, self._form(), X, y), self.missing)
         if is_wide(X, y, form):

@@ -14,6 +14,7 @@ import numpy as np
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.index import SIDE_OF
 from dsgmcmc.posterior.run import Run
+from dsgmcmc.ratings.pairs import join, select
 from dsgmcmc.settings import named
 from dsgmcmc.types import Array, Float64, Int32, Int64, Mask
 
@@ -24,10 +25,6 @@ class Ranked(NamedTuple):
     positions: Int64  # of the user
     items: Int32
     scores: Float64
-
-    def select(self, chosen: Array) -> Ranked:
-        """Return some of them, by a mask or by their positions."""
-        return Ranked(self.positions[chosen], self.items[chosen], self.scores[chosen])
 
 
 class Caps(NamedTuple):
@@ -104,8 +101,8 @@ class Caps(NamedTuple):
                 break
             added = added[goes_on]
             added[self._are_full(taken[left])] = -np.inf
-        joined = Ranked(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
-        return joined.select(np.argsort(joined.positions, kind="stable"))
+        joined = join(parts)
+        return select(joined, np.argsort(joined.positions, kind="stable"))
 
     def _take(self, ranked: Ranked, taken: Int32, missing: Int64) -> Ranked:
         """Return the items that are listed, and count them.
@@ -125,7 +122,7 @@ class Caps(NamedTuple):
             kept[here] = is_free
             taken[users[is_free, np.newaxis], categories[is_free]] += 1
             missing[users[is_free]] -= 1
-        return ranked.select(kept)
+        return select(ranked, kept)
 
     def _are_full(self, taken: Int32) -> Mask:
         """Return which items have a full category, (users, items)."""

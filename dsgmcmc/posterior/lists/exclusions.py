@@ -14,9 +14,9 @@ from dsgmcmc.input.titles import read_names
 from dsgmcmc.posterior.cells.fitted_rows import FittedRows
 from dsgmcmc.posterior.draws import ENTITIES
 from dsgmcmc.posterior.rows.added import index_with
-from dsgmcmc.posterior.run import Run
+from dsgmcmc.posterior.run import Run, integer_parts
 from dsgmcmc.tables.frames import as_frame
-from dsgmcmc.tables.usual import find_column
+from dsgmcmc.tables.usual import usual_roles
 from dsgmcmc.types import Array, Int32
 
 #: Names of items, or users and items of pairs, (n,) each.
@@ -33,10 +33,8 @@ def excluded_in_file(run: Run, file: Path) -> Exclusions:
         return names
     with open_small_session() as db:
         table = load_pairs(db, file, {}, run.labels, directions=run.directions)
-        integers = {entity: run.vocabulary(entity).integer_parts for entity in ENTITIES}
-        parts = list(chunks(db, table, integers))
-    users = np.concatenate([of_users for of_users, _ in parts])
-    items = np.concatenate([of_items for _, of_items in parts])
+        parts = list(chunks(db, table, integer_parts(run)))
+    users, items = map(np.concatenate, zip(*parts, strict=True))
     return users, items
 
 
@@ -51,7 +49,7 @@ def excluded_in_memory(run: Run, names: object) -> Exclusions:
 
 def _are_pairs(columns: list[Any]) -> bool:
     """Return whether columns have usual names of users and of items, as in tables of results."""
-    return all(find_column(columns, entity) is not None for entity in ENTITIES)
+    return len(usual_roles(columns, ENTITIES)) == len(ENTITIES)
 
 
 def by_user(

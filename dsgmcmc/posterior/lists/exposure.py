@@ -158,6 +158,30 @@ class Exposure:
         exposure[:, self._regressed] *= self.changes
         return exposure
 
+    def reason(self, rated: Int32, items: Int32) -> Int32:
+        """Return the rated item that adds most to a user's score of each item: max_k W_kj.
+
+        Parameters
+        ----------
+        rated : (r,) int32
+            The items that the user rated, as for `scores`, which has checked their rows.
+        items : (m,) int32
+
+        Returns
+        -------
+        (m,) int32
+            -1 where no rated item adds to the score.
+        """
+        positions = self._position_of[rated]
+        rated = rated[positions >= 0]
+        columns = self._position_of[items]
+        if not len(rated):
+            return np.full(len(items), -1, np.int32)
+        weights = self.weights[positions[positions >= 0]][:, columns]
+        best = weights.argmax(axis=0)
+        is_reason = (columns >= 0) & (weights.max(axis=0) > 0)
+        return np.where(is_reason, rated[best], np.int32(-1))
+
     @cached_property
     def _regressed(self) -> Int32:
         """Items that take part in the regressions, ascending."""
@@ -181,11 +205,8 @@ def recent_changes(ratings: Ratings) -> Float64 | None:
     if not ratings.temporal:
         return None
     slab = ratings.slab("train", 0, ratings.n_rows)
-    items: Int32 | Int64 = slab.indices
-    n_items = ratings.n_cols
-    if ratings.orientation.transposed:
-        items = slab.rows
-        n_items = ratings.n_rows
+    _, items = ratings.orientation.users_and_items(slab.rows, slab.indices.astype(np.int64))
+    _, n_items = ratings.orientation.users_and_items(ratings.n_rows, ratings.n_cols)
     is_recent = ratings.ages(0, ratings.n_rows) < RECENT
     n_rated = np.bincount(items, minlength=n_items)
     n_recent = np.bincount(items[is_recent], minlength=n_items)

@@ -26,6 +26,7 @@ from dsgmcmc.posterior.lists.measures import evenly_spaced, measures
 from dsgmcmc.posterior.rated import Rated
 from dsgmcmc.ratings.file import Ratings
 from dsgmcmc.ratings.held_out import InnerSplit
+from dsgmcmc.ratings.pairs import rated_pairs, select
 from dsgmcmc.types import Float64, Int32
 
 #: Share of the training ratings that are held out.
@@ -80,17 +81,11 @@ def prefers_liked(ratings: Ratings, liked: float) -> bool:
 
 def _held_out(inner: InnerSplit, liked: float) -> _HeldOut:
     """Return the liked held-out ratings of an inner split."""
-    slab = inner.slab("test", 0, inner.n_rows)
-    users = slab.rows.astype(np.int32)
-    items = slab.indices
-    trained = np.diff(inner.row_indptr) > 0
-    if inner.orientation.transposed:
-        users = slab.indices
-        items = slab.rows.astype(np.int32)
-        trained = inner.column_counts > 0
-    chosen = reaches(slab.values, liked) & trained[users]
-    listed = evenly_spaced(np.unique(users[chosen]), MAX_USERS)
-    return _HeldOut(users[chosen], items[chosen], listed)
+    pairs = rated_pairs(inner, "test")
+    trained, _ = inner.orientation.users_and_items(np.diff(inner.row_indptr), inner.column_counts)
+    found = select(pairs, reaches(pairs.values, liked) & (trained[pairs.users] > 0))
+    listed = evenly_spaced(np.unique(found.users), MAX_USERS)
+    return _HeldOut(found.users, found.items, listed)
 
 
 def _mean_ndcg(exposure: Exposure, rated: Rated, chances: Float64, held_out: _HeldOut) -> float:

@@ -26,7 +26,7 @@ Biometrika 25.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, partial
 from typing import Any, NamedTuple
 
@@ -37,7 +37,7 @@ from dsgmcmc.kernels.candidates import find_candidates
 from dsgmcmc.model.predictive.base import TINY, Predictive
 from dsgmcmc.posterior.cells.fitted_rows import FittedRows, UsersByRow
 from dsgmcmc.posterior.cells.predict import Predictor
-from dsgmcmc.posterior.index import unknown_names
+from dsgmcmc.posterior.index import shown, unknown_names
 from dsgmcmc.posterior.lists.caps import Caps, Ranked, positions_in_lists
 from dsgmcmc.posterior.lists.exposure_of_run import exposure_of, exposures
 from dsgmcmc.posterior.lists.liked import liked_from
@@ -46,6 +46,7 @@ from dsgmcmc.posterior.rated import Rated
 from dsgmcmc.posterior.rows.added import FoldIn, number_of_users
 from dsgmcmc.posterior.run import Run, once
 from dsgmcmc.posterior.settings import PATTERN_RULES, PredictOptions, RankingOptions
+from dsgmcmc.ratings.pairs import select
 from dsgmcmc.terminal import warn
 from dsgmcmc.types import Array, Float32, Float64, Int32, Int64, Mask
 
@@ -441,9 +442,7 @@ def _best_of_candidates(scorer: Scorer, users: Int32, added: Array, top: int) ->
     missing = np.isneginf(scores)
     scores[missing] = scorer.scores_of_pairs(users[positions[missing]], items[missing])
     scores += added[positions, items]
-    order = np.lexsort((items, -_rounded(scores), positions))
-    chosen = order[positions_in_lists(positions[order]) < top]
-    return Ranked(positions[chosen], items[chosen], scores[chosen])
+    return _first(Ranked(positions, items, scores), _rounded(scores), top)
 
 
 def _may_be_best(
@@ -504,13 +503,20 @@ def _best(scores: Float64, top: int) -> Ranked:
         chosen = np.isfinite(scores)
     positions, items = np.nonzero(chosen)
     values = scores[positions, items]
-    order = np.lexsort((items, -values, positions))
-    listed = order[positions_in_lists(positions[order]) < top]
-    return Ranked(positions[listed], items[listed].astype(np.int32), values[listed])
+    return _first(Ranked(positions, items.astype(np.int32), values), values, top)
+
+
+def _first(ranked: Ranked, keys: Float64, top: int) -> Ranked:
+    """Return the items of every user with the largest keys, in their order; equal ones by row."""
+    order = np.lexsort((ranked.items, -keys, ranked.positions))
+    return select(ranked, order[positions_in_lists(ranked.positions[order]) < top])
 
 
 def allowed_items(
-    run: Run, candidates: Any, exclude: Any, tell: Callable[[str], None] = warn
+    run: Run,
+    candidates: Sequence[Any] | None,
+    exclude: Sequence[Any] | None,
+    tell: Callable[[str], None] = warn,
 ) -> Mask:
     """Return the mask (items,) of items that may be recommended.
 
@@ -531,7 +537,7 @@ def allowed_items(
     return among
 
 
-def _known(run: Run, option: str, names: Any, tell: Callable[[str], None]) -> Int32:
+def _known(run: Run, option: str, names: Sequence[Any], tell: Callable[[str], None]) -> Int32:
     """Return the rows of the items that the run knows; `tell` gets a note on other names."""
     rows = run.items.index_of(names)
     unknown = run.items.typed(names)[rows < 0].tolist()
@@ -549,8 +555,10 @@ def recommendations(
     ------
     dict of str to (m,) array
         Columns ``user_id, item_id, score, rank`` (1 for the best item); ``sd, q05, q95`` of the
-        predictor under every rule; ``ratings``, the number of training ratings of the item; and,
-        with `titles` (by row), ``item_name``. Names of several parts have a column for each part.
+        predictor under every rule; ``ratings``, the number of training ratings of the item; with
+        `titles` (by row), ``item_name``; and, with reasons, ``because``, the rated item that
+        exposes the user most to this one, and ``because_name``. Names of several parts have a
+        column for each part.
 
     Raises
     ------
@@ -569,6 +577,7 @@ def recommendations(
         names = np.concatenate([names, newcomers.vocabulary.ids])
     if users.unknown:
         names = np.concatenate([names, run.users.typed(users.unknown)])
+    history = History(len(run.users), rated, newcomers)
     for ranked in recommend(run, users.rows, ranking, rated, newcomers=newcomers):
         prediction = predictor(scored_rows(run, ranked.users, newcomers), ranked.items)
         columns: Columns = {
@@ -582,6 +591,34 @@ def recommendations(
             "ratings": counts[ranked.items],
         }
         if titles is not None:
-            item_names = [titles.get(item, "") for item in ranked.items.tolist()]
-            columns["item_name"] = np.array(item_names, dtype=object)
+            columns["item_name"] = _looked_up(titles, ranked.items)
+        if ranking.reasons:
+            columns |= _reasons(run, ranking, ranked, history, titles=titles)
         yield columns
+
+
+def _reasons(
+    run: Run,
+    ranking: Ranking,
+    ranked: RankedItems,
+    history: History,
+    *,
+    titles: dict[int, str] | None,
+) -> Columns:
+    """Return the columns ``because`` and, with titles, ``because_name``; empty without a reason."""
+    exposure = exposure_of(run, ranking.exposure)
+    reasons = np.full(len(ranked.items), -1, np.int32)
+    for user in np.unique(ranked.users).tolist():
+        of_user = ranked.users == user
+        (rated,) = history.of_users(np.array([user], np.int32), exposure.liked)
+        reasons[of_user] = exposure.reason(rated, ranked.items[of_user])
+    names = {row: shown(run.items.ids[row]) for row in set(reasons.tolist()) - {-1}}
+    columns = {"because": _looked_up(names, reasons)}
+    if titles is not None:
+        columns["because_name"] = _looked_up(titles, reasons)
+    return columns
+
+
+def _looked_up(texts: dict[int, str], rows: Int32) -> Array:
+    """Return the texts of rows, (m,) object; empty where there is none."""
+    return np.array([texts.get(row, "") for row in rows.tolist()], object)

@@ -116,8 +116,10 @@ def lists(
     """
     ranking = request.ranking_for(model, tell)
     of_slices = bool(model.run.directions) and request.users is not None
-    if ranking.at_most is not None and (request.of_pairs or of_slices):
-        raise InputError(f"{named('at_most')} is for lists of users: leave it out")
+    if request.of_pairs or of_slices:
+        for name in ("at_most", "reasons"):
+            if getattr(ranking, name):
+                raise InputError(f"{named(name)} is for lists of users: leave it out")
     if request.of_pairs:
         yield _of_pairs(model, ranking, request.titles)
         return

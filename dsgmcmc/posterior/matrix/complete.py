@@ -11,21 +11,22 @@ to their weights. Random numbers are addressed by the matrix, the user and the i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.predictive.base import PredictorDraws
 from dsgmcmc.posterior.cells.predict import Predictor
-from dsgmcmc.posterior.lists.screen import STACK_BYTES, Average, Stack, TableAverage, expectation
+from dsgmcmc.posterior.lists.screen import Average, Screen, Stack, TableAverage
 from dsgmcmc.posterior.matrix.draws import MatrixDraws
 from dsgmcmc.posterior.matrix.known import BoundedCells, cells_in_rows
 from dsgmcmc.posterior.moments import Estimates
 from dsgmcmc.posterior.run import Run
+from dsgmcmc.ratings.pairs import join, select
 from dsgmcmc.types import Array, Float64, Int32
 
 #: Cells of a block if products of matrices predict it, and if it is predicted draw by draw.
@@ -93,6 +94,14 @@ class Block(NamedTuple):
     rows: slice
     values: Mapping[str, Array]
 
+    def keeping(self, known: Array) -> Block:
+        """Return the block with known cells, (n, J) with NaN in others, whose sd is 0."""
+        is_known = ~np.isnan(known)
+        kept = {}
+        for name, predicted in self.values.items():
+            kept[name] = np.where(is_known, 0 if name == "sd" else known, predicted)
+        return self._replace(values=kept)
+
 
 @dataclass(frozen=True)
 class Completion:
@@ -123,31 +132,22 @@ class Completion:
         return MatrixDraws(self.run, self.predictor.predictors.rows, self.items)
 
     @cached_property
-    def _stack(self) -> Stack | None:
-        """Rows of all items at all draws; None if means cannot be computed from them."""
-        run = self.run
-        if run.has_effects or run.config.law.transform.name != "identity":
+    def _screen(self) -> Screen | None:
+        """Rows of all items, whose products give expected ratings; None if these are not exact."""
+        law = self.run.config.law
+        if law.transform.name != "identity" or not self._are_sampled("item", self.items):
             return None
-        if Stack.nbytes(run) > STACK_BYTES or not self._are_sampled("item", self.items):
+        screen = Screen.of_run(self.run, at_least=None, sds=0.0)
+        if screen is None or isinstance(screen.average, TableAverage):
             return None
-        return Stack(run)
-
-    @cached_property
-    def _average(self) -> Average | None:
-        """The expected rating as a function of predictors; None if it is not exact."""
-        if self._stack is None:
-            return None
-        average = expectation(self._stack)
-        if isinstance(average, TableAverage):
-            return None
-        return average
+        return screen
 
     def blocks(
         self, users: Int32, *, draws: int = 0, others: Sequence[str] = ()
     ) -> list[tuple[int, slice]]:
         """Return the blocks of `filled`: numbers of matrices, and slices of users."""
         cells = CELLS_OF_DRAWS
-        if self._average is not None and not (draws or others or self.predictor.options.of_mean):
+        if self._screen is not None and not (draws or others or self.predictor.options.of_mean):
             cells = CELLS_OF_PRODUCTS
         step = max(1, cells // max(len(self.items), 1))
         slices = [slice(start, start + step) for start in range(0, len(users), step)]
@@ -229,31 +229,28 @@ class Completion:
 
     def _means(self, users: Int32) -> Array:
         """Return the expected ratings of users and all items of the matrix, (n, J)."""
-        average = self._average
-        if average is None or not self._are_sampled("user", users):
+        screen = self._screen
+        if screen is None or not self._are_sampled("user", users):
             return self._moments(users).mean
-        assert self._stack is not None
-        rows = self._stack.users(users)
+        rows = screen.stack.users(users)
         if self.run.config.law.is_linear:
-            means = self._stack.mean(rows)
+            means = screen.stack.mean(rows)
             means += np.float32(self.run.mean)
         else:
-            means, _ = self._stack.moments(rows, average)
-            means += np.float32(average.start)
+            means, _ = screen.stack.moments(rows, screen.average)
+            means += np.float32(screen.average.start)
         return self.predictor.limits.clip(means[:, self.items])
 
     def _moments(self, users: Int32) -> Estimates:
         """Return means and standard deviations of new ratings, noise included, (n, J) each."""
-        is_linear = self._average is not None and self.run.config.law.is_linear
-        if is_linear and self._are_sampled("user", users):
-            return self._linear_moments(users)
+        if self.run.config.law.is_linear and self._screen and self._are_sampled("user", users):
+            return self._linear_moments(users, self._screen.stack)
         return Estimates(*map(self._as_block, self.predictor.moments(*self._pairs(users))))
 
-    def _linear_moments(self, users: Int32) -> Estimates:
+    def _linear_moments(self, users: Int32, stack: Stack) -> Estimates:
         """Return moments if the expected rating is the predictor, by products of matrices."""
         run = self.run
-        assert self._stack is not None
-        mean, variance = self._stack.moments(self._stack.users(users), Average())
+        mean, variance = stack.moments(stack.users(users), Average())
         mean = mean[:, self.items]
         variance = variance[:, self.items].astype(np.float64)
         of_users = np.empty((len(users), len(run.draws)))
@@ -298,7 +295,7 @@ class Completion:
         """
         parts = []
         for start in range(0, len(bounded.row), PAIRS_WITHIN):
-            part = bounded.select(slice(start, start + PAIRS_WITHIN))
+            part = select(bounded, slice(start, start + PAIRS_WITHIN))
             draws = self.predictor.predictors.at(users[part.row], self.items[part.column])
             values = np.stack(
                 [
@@ -307,7 +304,7 @@ class Completion:
                 ]
             )
             parts.append(Within.of(values, draws.weights, levels).between(part))
-        return Within(*map(np.concatenate, zip(*parts, strict=True)))
+        return join(parts)
 
     def _quantiles_within(
         self, p: Float64, draws: PredictorDraws, bounded: BoundedCells
@@ -387,67 +384,3 @@ class Completion:
             within = self._quantiles_within(p, draws.at(chosen), bounded)[:, 0]
             drawn[cells] = np.clip(within, bounded.lower, bounded.upper)
         return drawn
-
-
-@dataclass(frozen=True)
-class MatrixTarget:
-    """A matrix that is completed.
-
-    Attributes
-    ----------
-    users : (n,) int32
-        Indices of the users of its rows, -1 for users without ratings.
-    items : (J,) int32
-        Rows of the items of its columns in the run, -1 for items without ratings.
-    values : (n, J) float64
-        Known cells; NaN in the others.
-    build : callable
-        Returns a matrix of the type and with the labels of this one, given its values.
-    bounded : BoundedCells, optional
-        Cells that are known only by bounds, among the holes.
-    """
-
-    users: Int32
-    items: Int32
-    values: Float64
-    build: Callable[[Float64], Any]
-    bounded: BoundedCells | None = None
-
-
-def complete(
-    completion: Completion,
-    target: MatrixTarget,
-    *,
-    draws: int = 0,
-    sd: bool = False,
-    fitted: bool = False,
-    noise: bool = True,
-) -> tuple[list[Any], Any]:
-    """Return matrices with their holes filled, or, if `fitted`, with all cells predicted.
-
-    There is one with expected ratings, or `draws` matrices with draws of new ratings or, without
-    `noise`, of expected ratings. The second
-    result are the standard deviations of a new rating in each cell, if `sd`: known cells have 0,
-    unless they are `fitted`. The values of `target` become those of the first matrix.
-    """
-    if draws:
-        completion.need_draws(draws, noise=noise)
-    matrices = [target.values, *(target.values.copy() for _ in range(draws - 1))]
-    sds = np.zeros(0)
-    if sd:
-        sds = np.where(np.isnan(target.values), np.nan, 0.0)
-    bounded = None if fitted else target.bounded
-    others = ["sd"] if sd else []
-    for block in completion.filled(target.users, bounded, draws=draws, others=others, noise=noise):
-        if sd:
-            _fill(sds[block.rows], block.values["sd"], fitted=fitted)
-        _fill(matrices[block.number][block.rows], block.values["rating"], fitted=fitted)
-    built = [target.build(values) for values in matrices]
-    if sd:
-        return built, target.build(sds)
-    return built, None
-
-
-def _fill(values: Float64, predicted: Array, *, fitted: bool) -> None:
-    """Set the holes of a block, or all its cells if `fitted`, to predictions."""
-    np.copyto(values, predicted, where=np.isnan(values) | fitted)

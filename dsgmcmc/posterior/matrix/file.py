@@ -199,16 +199,11 @@ class MatrixFile:
             others=self._others,
             noise=not of_mean,
         ):
-            if of_mean:
-                yield block
-                continue
-            known = cells.of(self.users[block.rows], self.items)
-            is_known = ~np.isnan(known)
-            filled = {}
-            for name, predicted in block.values.items():
-                given = np.zeros_like(known) if name == "sd" else known
-                filled[name] = np.where(is_known, given, predicted).astype(np.float32)
-            yield block._replace(values=filled)
+            if not of_mean:
+                block = block.keeping(cells.of(self.users[block.rows], self.items))
+                single = {name: cells.astype(np.float32) for name, cells in block.values.items()}
+                block = block._replace(values=single)
+            yield block
 
     # ------------------------------------------------------------------ formats
 

@@ -9,8 +9,8 @@ import numpy as np
 from dsgmcmc.posterior.draws import OTHER
 from dsgmcmc.posterior.rows.new_ratings import NewRatings
 from dsgmcmc.posterior.run import Run
-from dsgmcmc.ratings.file import Ratings
-from dsgmcmc.ratings.format import SPLITS, Split
+from dsgmcmc.ratings.format import SPLITS
+from dsgmcmc.ratings.pairs import RatedPairs, join, rated_pairs, select
 from dsgmcmc.types import Array, Float32, Float64, Int32, Int64
 
 if TYPE_CHECKING:  # slow to import
@@ -20,26 +20,21 @@ if TYPE_CHECKING:  # slow to import
 DIGITS = (6, 7, 8)
 
 
-def _matrix_of(ratings: Ratings, split: Split) -> csr_matrix:
-    """Return the ratings of a part, (I, J); of replicates, the mean by their weights.
+def _matrix_of(pairs: RatedPairs, shape: tuple[int, int], *, replicated: bool) -> csr_matrix:
+    """Return ratings in a matrix, (users, items); of replicates, the mean by their weights.
 
     Ratings that are known only by bounds are left out.
     """
     from scipy.sparse import csr_matrix
 
-    slab = ratings.slab(split, 0, ratings.n_rows).exact()
-    shape = (ratings.n_rows, ratings.n_cols)
-    part = csr_matrix((slab.values, slab.indices, slab.indptr), shape)
-    if not ratings.replicates:
-        return part
-    weights = slab.precisions
-    totals = csr_matrix((weights, slab.indices, slab.indptr), shape, copy=True)
-    sums = (weights * slab.values, slab.indices, slab.indptr)
-    part = csr_matrix(sums, shape, copy=True)
-    for matrix in (part, totals):
-        matrix.sum_duplicates()
-    part.data /= totals.data
-    return part
+    if pairs.bounds is not None:
+        pairs = select(pairs, pairs.bounds[:, 0] >= pairs.bounds[:, 1])
+    cells = (pairs.users, pairs.items)
+    if not replicated:
+        return csr_matrix((pairs.values, cells), shape)
+    sums = csr_matrix((pairs.weights * pairs.values, cells), shape)
+    sums.data /= csr_matrix((pairs.weights, cells), shape).data
+    return sums
 
 
 class BoundedCells(NamedTuple):
@@ -61,16 +56,6 @@ class BoundedCells(NamedTuple):
     upper: Float64
     weights: Float64
 
-    def select(self, chosen: Array | slice) -> BoundedCells:
-        """Return some cells."""
-        return BoundedCells(
-            row=self.row[chosen],
-            column=self.column[chosen],
-            lower=self.lower[chosen],
-            upper=self.upper[chosen],
-            weights=self.weights[chosen],
-        )
-
 
 def cells_in_rows(cells: BoundedCells | None, rows: slice) -> BoundedCells | None:
     """Return the cells in some rows, counted from the first of them; None without any."""
@@ -79,32 +64,21 @@ def cells_in_rows(cells: BoundedCells | None, rows: slice) -> BoundedCells | Non
     start, stop = np.searchsorted(cells.row, (rows.start, rows.stop))
     if start == stop:
         return None
-    found = cells.select(slice(start, stop))
+    found = select(cells, slice(start, stop))
     return found._replace(row=found.row - rows.start)
 
 
-def _bounded_of(ratings: Ratings, split: Split) -> BoundedCells:
-    """Return the rows and columns of a part that have one rating, which is known only by bounds."""
-    slab = ratings.slab(split, 0, ratings.n_rows)
-    row = slab.rows
-    column = slab.indices.astype(np.int64)
-    if slab.bounds is None:
-        nothing = np.zeros(0)
-        return BoundedCells(row[:0], column[:0], nothing, nothing, nothing)
-    cells = BoundedCells(
-        row,
-        column,
-        slab.bounds.lower.astype(np.float64),
-        slab.bounds.upper.astype(np.float64),
-        np.asarray(slab.precisions, np.float64),
-    )
-    _, pair, numbers = np.unique(
-        row * ratings.n_cols + column, return_inverse=True, return_counts=True
-    )
-    cells = cells.select(slab.bounds.bounded & (numbers[pair] == 1))
-    if ratings.orientation.transposed:
-        cells = cells._replace(row=cells.column, column=cells.row)
-    return cells
+def _bounded_of(pairs: RatedPairs, n_items: int) -> BoundedCells | None:
+    """Return the pairs with one rating, which is known only by bounds; None if all are exact."""
+    if pairs.bounds is None:
+        return None
+    row = pairs.users.astype(np.int64)
+    column = pairs.items.astype(np.int64)
+    lower, upper = pairs.bounds.T.astype(np.float64)
+    cells = BoundedCells(row, column, lower, upper, np.asarray(pairs.weights, np.float64))
+    code = row * n_items + column
+    _, pair, numbers = np.unique(code, return_inverse=True, return_counts=True)
+    return select(cells, (lower < upper) & (numbers[pair] == 1))
 
 
 class KnownCells:
@@ -127,14 +101,18 @@ class KnownCells:
         self._later = later
         self._parts: list[csr_matrix] = []
         bounded = []
+        shape = (len(run.users), len(run.items))
         with run.open_ratings() as ratings:
             for split in SPLITS:
-                bounded.append(_bounded_of(ratings, split))
-                part = _matrix_of(ratings, split)
-                if ratings.orientation.transposed:
-                    part = part.T.tocsr()
-                self._parts.append(part)
-        self._bounded = BoundedCells(*map(np.concatenate, zip(*bounded, strict=True)))
+                pairs = rated_pairs(ratings, split)
+                of_split = _bounded_of(pairs, len(run.items))
+                if of_split is not None:
+                    bounded.append(of_split)
+                replicated = ratings.replicates > 0
+                self._parts.append(_matrix_of(pairs, shape, replicated=replicated))
+        self._bounded: BoundedCells | None = None
+        if bounded:
+            self._bounded = join(bounded)
 
     @property
     def number(self) -> int:
@@ -166,6 +144,8 @@ class KnownCells:
         They are in the order of rows. Cells with several measurements, none of which is exact, are
         left out. None if there are no such cells.
         """
+        if self._bounded is None:
+            return None
         n_users, n_items = self._parts[0].shape
         row = _positions_of(users, n_users)[self._bounded.row]
         column = _positions_of(items, n_items)[self._bounded.column]
@@ -173,7 +153,8 @@ class KnownCells:
         if not len(chosen):
             return None
         chosen = chosen[np.lexsort((column[chosen], row[chosen]))]
-        return self._bounded.select(chosen)._replace(row=row[chosen], column=column[chosen])
+        found = select(self._bounded, chosen)
+        return found._replace(row=row[chosen], column=column[chosen])
 
     def _set_later(self, cells: Float32, users: Int32, items: Int32) -> None:
         """Set cells of known users and items that were folded in."""

@@ -17,14 +17,11 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.input.arrays import name_column
 from dsgmcmc.input.matrices import Matrix, fill_in, read_matrix, refuse_first_column
 from dsgmcmc.input.roles import expand_parts
-from dsgmcmc.input.sources.annotated import data_array_of, filled_of, is_annotated
-from dsgmcmc.input.sources.labelled import NothingUnstoredError
-from dsgmcmc.input.sources.matrix import stored_cells
+from dsgmcmc.input.sources.annotated import cells_of, data_array_of, is_annotated
 from dsgmcmc.input.sources.numbers import are_codes, stand_in
-from dsgmcmc.posterior.cells.predict import Predictor
 from dsgmcmc.posterior.index import listed
 from dsgmcmc.posterior.matrix.axis import axis_of
-from dsgmcmc.posterior.matrix.complete import MatrixTarget
+from dsgmcmc.posterior.matrix.complete import Completion
 from dsgmcmc.posterior.matrix.known import BoundedCells, KnownCells, as_written, since_the_fit
 from dsgmcmc.posterior.matrix.labels import RowNames, RowNaming, names_of_training
 from dsgmcmc.posterior.rows.columns import with_limits
@@ -33,7 +30,7 @@ from dsgmcmc.posterior.run import Run
 from dsgmcmc.ratings.reading import NOTHING_SAID, Reading
 from dsgmcmc.tables.result import Table
 from dsgmcmc.tables.usual import Columns
-from dsgmcmc.types import Array, Float64
+from dsgmcmc.types import Array, Float64, Int32
 
 
 class TrainingData(NamedTuple):
@@ -95,15 +92,40 @@ class NamedMatrix(NamedTuple):
     build: Callable[[Float64], Any]
     bounded: BoundedCells | None = None
 
-    def target(self, predictor: Predictor) -> MatrixTarget:
-        """Return the matrix by the indices of users and items, as a predictor has them."""
-        return MatrixTarget(
-            users=predictor.index_of("user", self.names),
-            items=predictor.index_of("item", self.labels),
-            values=self.values,
-            build=self.build,
-            bounded=self.bounded,
-        )
+    def complete(
+        self,
+        completion: Completion,
+        users: Int32,
+        *,
+        draws: int = 0,
+        sd: bool = False,
+        fitted: bool = False,
+        noise: bool = True,
+    ) -> tuple[list[Any], Any]:
+        """Return matrices with their holes filled, or, if `fitted`, with all cells predicted.
+
+        There is one with expected ratings, or `draws` matrices with draws of new ratings or,
+        without `noise`, of expected ratings. The second result are the standard deviations of a new
+        rating in each cell, if `sd`: known cells have 0, unless they are `fitted`. `values` become
+        those of the first matrix. `users`, (n,), are the indices of the rows.
+        """
+        if draws:
+            completion.need_draws(draws, noise=noise)
+        matrices = [self.values, *(self.values.copy() for _ in range(draws - 1))]
+        sds = np.empty(self.values.shape if sd else 0)
+        bounded = None if fitted else self.bounded
+        others = ["sd"] if sd else []
+        for block in completion.filled(users, bounded, draws=draws, others=others, noise=noise):
+            cells = matrices[block.number][block.rows]
+            if not fitted:
+                block = block.keeping(cells)
+            if sd:
+                sds[block.rows] = block.values["sd"]
+            cells[:] = block.values["rating"]
+        built = [self.build(values) for values in matrices]
+        if sd:
+            return built, self.build(sds)
+        return built, None
 
     def new_ratings(self, run: Run, known: KnownCells) -> NewRatings | None:
         """Return the cells of items of the run that are not among the known ones; None if none."""
@@ -158,21 +180,13 @@ def read(X: Any, form: Reading) -> Matrix:
     Raises InputError if it is no matrix, if two columns have one label or two rows have one name,
     or if a cell is infinite.
     """
-    if is_annotated(X):
-        try:
-            labelled, values, bounds = filled_of(X, form)
-        except NothingUnstoredError:  # of the training matrix, not of this one
-            labelled, values, bounds = filled_of(X, form._replace(unstored=None))
-        labels = labelled.items.tolist()
-        matrix = Matrix(labelled.users, labels, values, None, labelled.about, bounds=bounds)
-    elif hasattr(X, "tocoo") and form.unstored == "zero":
-        values = np.asarray(X.toarray(), np.float64)
-        matrix = Matrix(None, list(range(values.shape[1])), values, None, "numbered")
-    elif hasattr(X, "tocoo"):
-        entries = stored_cells(X)
-        values = np.full(entries.shape, np.nan)
-        values[entries.row, entries.col] = entries.data
-        matrix = Matrix(None, list(range(values.shape[1])), values, None, "numbered")
+    if is_annotated(X) or hasattr(X, "tocoo"):
+        cells = cells_of(X, form)
+        labels = list(range(cells.shape[1]))
+        if cells.items is not None:
+            labels = cells.items.tolist()
+        bounds = cells.filled_bounds()
+        matrix = Matrix(cells.users, labels, cells.filled(), None, cells.about, bounds=bounds)
     else:
         matrix = read_matrix(X, form)
     for names, what in ((matrix.labels, "columns"), (matrix.names, "rows")):

@@ -23,11 +23,11 @@ to rows that the run knows.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from zlib import crc32
 
 import numpy as np
@@ -41,19 +41,22 @@ from dsgmcmc.model.parts import PARTS
 from dsgmcmc.model.predictive.base import reaches
 from dsgmcmc.model.rounding import truncated_gamma
 from dsgmcmc.posterior.draws import OTHER, Draw, RowsAtDraw
-from dsgmcmc.posterior.index import SIDE_OF, Vocabulary, unknown_names
+from dsgmcmc.posterior.index import SIDE_OF, Names, Vocabulary, unknown_names
 from dsgmcmc.posterior.levels import refuse_absent_levels, refuse_items_with_absent_levels
 from dsgmcmc.posterior.rows.drawn_rows import RatedRow, RatedRows, draw_rows
 from dsgmcmc.posterior.rows.name_features import name_features_of
-from dsgmcmc.posterior.rows.new_ratings import NewRatings, joined_bounds
+from dsgmcmc.posterior.rows.new_ratings import NewRatings
 from dsgmcmc.posterior.run import Run, once
 from dsgmcmc.ratings.file import Ratings
-from dsgmcmc.ratings.format import SLAB, row_slabs
 from dsgmcmc.ratings.names import array_of
-from dsgmcmc.types import Array, Factor, Float64, Int32
+from dsgmcmc.ratings.pairs import join, pairs_in_slabs, select
+from dsgmcmc.types import Array, Float64, Int32
 
 if TYPE_CHECKING:  # slow to import
     from scipy.sparse import csr_matrix
+
+P = TypeVar("P")
+T = TypeVar("T")
 
 #: Draws of theta given g and the values of ratings within bounds, and of these given theta.
 GIBBS_SWEEPS = 10
@@ -86,36 +89,11 @@ class RatingsOfRows(NamedTuple):
     weights: Array
     bounds: Array | None = None
 
-    @classmethod
-    def joined(cls, parts: Sequence[RatingsOfRows]) -> RatingsOfRows:
-        """Return the ratings of all parts."""
-        values = [part.values for part in parts]
-        return cls(
-            rows=np.concatenate([part.rows for part in parts]),
-            others=np.concatenate([part.others for part in parts]),
-            values=np.concatenate(values),
-            weights=np.concatenate([part.weights for part in parts]),
-            bounds=joined_bounds(values, [part.bounds for part in parts]),
-        )
-
-    def select(self, chosen: Array) -> RatingsOfRows:
-        """Return some ratings, by a mask or by their positions."""
-        bounds = self.bounds
-        if bounds is not None:
-            bounds = bounds[chosen]
-        return RatingsOfRows(
-            rows=self.rows[chosen],
-            others=self.others[chosen],
-            values=self.values[chosen],
-            weights=self.weights[chosen],
-            bounds=bounds,
-        )
-
     def last_of_pairs(self, others: int) -> RatingsOfRows:
         """Return the last rating of every pair, given the number of the run's items (or users)."""
         pairs = self.rows.astype(np.int64) * others + self.others
         last = len(pairs) - 1 - np.unique(pairs[::-1], return_index=True)[1]
-        return self.select(last)
+        return select(self, last)
 
 
 # ---------------------------------------------------------- new ratings with the ratings of the run
@@ -164,7 +142,8 @@ def fold_in(run: Run, new: NewRatings) -> tuple[FoldIn, list[str]]:
         values=np.asarray(new.values),
         weights=new.weights,
         bounds=new.bounds,
-    ).select(used)
+    )
+    ratings = select(ratings, used)
     rows_in_run = vocabulary.index_of(ids)
     described = new.described
     of_names = name_features_of(run, new.entity)
@@ -176,14 +155,12 @@ def fold_in(run: Run, new: NewRatings) -> tuple[FoldIn, list[str]]:
         with run.open_ratings() as stored:
             old = training_ratings(stored, new.entity, rows_in_run[known])
             if run.feature_names(new.entity):
-                stored_features = {
-                    name: _stored_features(run, stored, new.entity, row)
-                    for name, row in zip(
-                        ids[known].tolist(), rows_in_run[known].tolist(), strict=True
-                    )
-                }
+                side = SIDE_OF[run.index.factors[new.entity]]
+                stored_features = {}
+                for name, row in zip(ids[known].tolist(), rows_in_run[known].tolist(), strict=True):
+                    stored_features[name] = stored.feature_slab(side, row, row + 1).matrix()
                 described = described | stored_features | new.described
-        ratings = RatingsOfRows.joined([old._replace(rows=known[old.rows]), ratings])
+        ratings = join([old._replace(rows=known[old.rows]), ratings])
     features = _stacked(described, ids, len(run.feature_names(new.entity)))
     if not run.facts.get("replicates"):
         ratings = ratings.last_of_pairs(len(other_vocabulary))
@@ -218,7 +195,7 @@ def fold_in_parts(run: Run, users: list[Any], new: NewRatings | None = None) -> 
     return fold_in(run, described)[0]
 
 
-def index_with(vocabulary: Vocabulary, names: Any, newcomers: FoldIn | None) -> Int32:
+def index_with(vocabulary: Vocabulary, names: Names, newcomers: FoldIn | None) -> Int32:
     """Return the rows of users or items by name, (n,); -1 for names that nothing knows.
 
     Rows that were folded in follow those of the run, and come before them for names of both.
@@ -243,33 +220,18 @@ def training_ratings(ratings: Ratings, entity: str, rows: Int32) -> RatingsOfRow
     position_of = np.full(max(ratings.n_rows, ratings.n_cols), -1)
     position_of[rows] = np.arange(len(rows))
     parts = []
-    for start, stop in row_slabs(ratings.row_indptr, SLAB):
-        slab = ratings.slab("train", start, stop)
-        rows = (start + slab.rows).astype(np.int32)
-        if ratings.orientation.factor_of(entity) == Factor.W:
-            raters = rows
-            rated = slab.indices
-        else:
-            raters = slab.indices
-            rated = rows
-        bounds = None
-        if slab.bounds is not None:
-            bounds = np.column_stack(slab.bounds)
+    for pairs in pairs_in_slabs(ratings, "train"):
+        by_entity = {"user": pairs.users, "item": pairs.items}
+        assert pairs.weights is not None
         of_slab = RatingsOfRows(
-            rows=position_of[raters],
-            others=rated,
-            values=slab.values,
-            weights=slab.precisions,
-            bounds=bounds,
+            rows=position_of[by_entity[entity]],
+            others=by_entity[OTHER[entity]],
+            values=pairs.values,
+            weights=pairs.weights,
+            bounds=pairs.bounds,
         )
-        parts.append(of_slab.select(of_slab.rows >= 0))
-    return RatingsOfRows.joined(parts)
-
-
-def _stored_features(run: Run, ratings: Ratings, entity: str, row: int) -> csr_matrix:
-    """Read the features of a user (or item) that the run knows, (1, F)."""
-    side = SIDE_OF[run.index.factors[entity]]
-    return ratings.feature_slab(side, row, row + 1).matrix()
+        parts.append(select(of_slab, of_slab.rows >= 0))
+    return join(parts)
 
 
 def _stacked(described: Mapping[Any, csr_matrix], names: Array, width: int) -> csr_matrix | None:
@@ -397,21 +359,18 @@ class FoldIn:
             refuse_absent_levels(run, ratings.others, ratings.values)
         else:
             refuse_items_with_absent_levels(run, run.items.index_of(names.ids))
-        order = np.argsort(ratings.rows, kind="stable")
-        self._ratings = ratings.values[order]
-        values = law.transform.scaled(self._ratings.astype(np.float64))
-        self._values = law.codes(values, run.levels)
-        self._others = ratings.others[order]
-        self._weights = ratings.weights[order]
-        self._bounds: Float64 | None = None
+        ratings = select(ratings, np.argsort(ratings.rows, kind="stable"))
+        values = law.transform.scaled(ratings.values.astype(np.float64))
+        bounds = None
         if ratings.bounds is not None:
-            bounds = ratings.bounds[order].astype(np.float64)
-            self._bounds = law.transform.scaled_bounds(bounds)
-        self._ends = np.searchsorted(ratings.rows[order], np.arange(len(names) + 1))
-        self._all = np.arange(len(names))
+            bounds = law.transform.scaled_bounds(ratings.bounds.astype(np.float64))
+        self._ratings = ratings
+        #: The same on the scale of the likelihood, levels by their numbers.
+        self._scaled = ratings._replace(values=law.codes(values, run.levels), bounds=bounds)
+        self._ends = np.searchsorted(ratings.rows, np.arange(len(names) + 1))
         self._seed: Sequence[int] | None = None  # of draws of normal rows
         self._contents: dict[int, bytes] = {}  # hashes of rows
-        #: What other objects of the run have solved, too (`_keep`); what was solved last is last.
+        #: What other objects of the run have solved, too (`_kept_of`), the latest last.
         self._kept: dict[Any, Any] = run.kept.setdefault((FoldIn, names.entity), {})
 
     def rated(self, row: int, bound: float | None = None) -> Int32:
@@ -419,11 +378,14 @@ class FoldIn:
 
         With a bound, only those that it rated at least that high.
         """
-        of_row = slice(self._ends[row], self._ends[row + 1])
-        others = self._others[of_row]
+        of_row = select(self._ratings, self._of(row))
         if bound is None:
-            return others
-        return others[reaches(self._ratings[of_row], bound)]
+            return of_row.others
+        return of_row.others[reaches(of_row.values, bound)]
+
+    def _of(self, k: int) -> slice:
+        """Return where the ratings of row `k` are."""
+        return slice(self._ends[k], self._ends[k + 1])
 
     def rows(self, position: int, chosen: Array) -> RowsAtDraw:
         """Return the distributions of new rows at a saved draw; rows that are drawn are numbers.
@@ -448,9 +410,9 @@ class FoldIn:
             if self._ends[k] == self._ends[k + 1]:
                 continue
             if self.run.config.law.is_conditionally_gaussian():
-                of_row = self._normal(position, k)
+                of_row = self._kept_of(k, position, self._normal)
             else:
-                of_row = self._drawn(k)[position]
+                of_row = self._kept_of(k, None, self._drawn)[position]
             rows.mean[index] = of_row.mean
             rows.noise[index] = of_row.noise
             if of_row.covariance is None:
@@ -485,49 +447,45 @@ class FoldIn:
 
     def _hashed(self, k: int) -> bytes:
         """Hash the ratings and the features of a row."""
-        of_row = slice(self._ends[k], self._ends[k + 1])
         content = hashlib.sha256()
-        for array in (self._others, self._values, self._weights, self._bounds):
+        _, *arrays = select(self._scaled, self._of(k))
+        for array in arrays:
             if array is not None:
-                content.update(np.ascontiguousarray(array[of_row]).tobytes())
+                content.update(np.ascontiguousarray(array).tobytes())
         if self._features is not None:
             features = self._features[k]
             content.update(features.indices.tobytes() + features.data.tobytes())
         return content.digest()
 
-    def _found(self, k: int, position: int | None) -> Any:
-        """Return what was kept of a row, if its ratings and features are the same; else None."""
-        kept = self._kept.get((self._name(k), position))
-        if kept is None or kept[0] != self._content(k):
-            return None
-        return kept[1]
-
-    def _name(self, k: int) -> Any:
+    def _name(self, k: int) -> object:
         """Return the name of a row."""
         (name,) = self.vocabulary.ids[k : k + 1].tolist()
         return name
 
-    def _keep(self, k: int, position: int | None, value: Any) -> None:
-        """Keep a row at a draw, or at all, in place of what its name had with fewer ratings.
+    def _kept_of(self, k: int, position: P, solve: Callable[[int, P], T]) -> T:
+        """Return a row at a draw, or at all: solved once for its name, ratings and features.
 
-        If rows are too many, the first is forgotten.
+        If the rows that are kept are too many, the first is forgotten.
         """
+        place = (self._name(k), position)
+        content, solved = self._kept.get(place, (None, None))
+        if content == self._content(k):
+            kept: T = solved
+            return kept
+        solved = solve(k, position)
         width = self.run.config.rank + self.run.config.biases
         most = KEPT_BYTES // (8 * width * (width + 1))
         if not self.run.config.law.is_conditionally_gaussian():
             most = MOST_DRAWN
-        place = (self._name(k), position)
         self._kept.pop(place, None)
-        self._kept[place] = (self._content(k), value)
+        self._kept[place] = (self._content(k), solved)
         while len(self._kept) > most:
             first, *_ = list(self._kept)  # a copy, because other threads may change it
             self._kept.pop(first, None)
+        return solved
 
-    def _normal(self, position: int, k: int) -> NewRow:
+    def _normal(self, k: int, position: int) -> NewRow:
         """Return a row with ratings, which is normal given its noise scale, at a saved draw."""
-        found: NewRow | None = self._found(k, position)
-        if found is not None:
-            return found
         draw = self.run.draw(position)
         mean, covariance, noise = normal_row(
             self.run.config.law,
@@ -538,15 +496,10 @@ class FoldIn:
             ),
             rng=np.random.default_rng([0, position, self._number(k)]),
         )
-        solved = NewRow(mean, noise, covariance=covariance)
-        self._keep(k, position, solved)
-        return solved
+        return NewRow(mean, noise, covariance=covariance)
 
-    def _drawn(self, k: int) -> list[NewRow]:
+    def _drawn(self, k: int, _: None) -> list[NewRow]:
         """Return a row with ratings, drawn at every saved draw."""
-        found: list[NewRow] | None = self._found(k, None)
-        if found is not None:
-            return found
         law = self.run.config.law
         positions = range(len(self.run.draws))
         priors = []
@@ -561,7 +514,6 @@ class FoldIn:
             if own.parameters is not None:
                 parameters = own.parameters[position]
             solved.append(NewRow(theta[position], 1 / own.scale[position], parameters))
-        self._keep(k, None, solved)
         return solved
 
     def _prior(self, position: int) -> NewRowPrior:
@@ -578,7 +530,7 @@ class FoldIn:
         if step is None or not self.run.config.rounding_bounds_noise:
             return inf
         others = float(draw.noise_scale[OTHER[self.entity]].max(initial=1.0))
-        weight = float(self._weights[self._ends[k] : self._ends[k + 1]].max(initial=1.0))
+        weight = float(self._scaled.weights[self._of(k)].max(initial=1.0))
         return 1 / (step**2 * ROUNDING_VARIANCE * draw.tau * others * weight)
 
     def _of_features(self, draw: Draw, chosen: Array) -> Float64:
@@ -599,7 +551,11 @@ class FoldIn:
         draw = self.run.draw(position)
         prior = self._prior(position)
         centre = prior.mean + self._of_features(draw, np.array([k]))[0]
-        rated = self.rated(k)
+        of_row = select(self._scaled, self._of(k))
+        rated = of_row.others
+        bounds = of_row.bounds
+        if bounds is not None and np.array_equal(bounds[:, 0], bounds[:, 1]):
+            bounds = None
         for part in PARTS.values():
             term = part.of_rated(draw, self.entity, rated)
             if term is not None:
@@ -618,23 +574,14 @@ class FoldIn:
         return RatedRow(
             features=phi,
             offset=offset,
-            x=self._values[self._ends[k] : self._ends[k + 1]],
-            scales=scales * self._weights[self._ends[k] : self._ends[k + 1]],
+            x=of_row.values,
+            scales=scales * of_row.weights,
             effects=np.broadcast_to(np.asarray(variance, np.float64), len(phi)),
             centre=centre,
             precision=prior.precision,
             parameters=self._parameters(draw, rated),
-            bounds=self._bounds_of(k),
+            bounds=bounds,
         )
-
-    def _bounds_of(self, k: int) -> Float64 | None:
-        """Return the bounds of the ratings of row `k`; None if all are exact."""
-        if self._bounds is None:
-            return None
-        bounds = self._bounds[self._ends[k] : self._ends[k + 1]]
-        if np.array_equal(bounds[:, 0], bounds[:, 1]):
-            return None
-        return bounds
 
     def _parameters(self, draw: Draw, rated: Int32) -> Array | None:
         """Return the likelihood's parameters for the ratings of a row: for all, or for each."""
@@ -678,7 +625,7 @@ def normal_row(
         if noise.coupled:
             inverse = _inverse_root(row.precision + gram)
             mean = inverse.T @ (inverse @ (row.precision @ row.centre + moment))
-            g = _coupled_scale(row, mean, noise, rng)
+            g = _draw_scale(row, mean, noise, rng)
             inverse /= np.sqrt(g)
         else:
             inverse = _inverse_root(row.precision + g * gram)
@@ -690,22 +637,24 @@ def normal_row(
         if row.bounds is not None:
             row = row.with_drawn_values(law, drawn, g * noise_precision, rng)
             _, moment = _statistics(law, row, of_all_pairs)
-        if noise.nu is not None and not noise.coupled:
-            nu = noise.nu.item()
-            errors = row.x - row.offset - row.features @ drawn
-            squares = float(noise_precision @ errors**2)
-            g = truncated_gamma((nu + len(errors)) / 2, (nu + squares) / 2, noise.most, rng)
+        if not noise.coupled:
+            g = _draw_scale(row, drawn, noise, rng)
     return mean, inverse.T @ inverse, 1 / g
 
 
-def _coupled_scale(row: RatedRow, mean: Float64, noise: NoiseOfRow, rng: Generator) -> float:
-    """Draw g of a row, theta integrated out, given the mean of theta; 1 if noise is shared."""
+def _draw_scale(row: RatedRow, theta: Float64, noise: NoiseOfRow, rng: Generator) -> float:
+    """Draw g of a row given theta; 1 if noise is shared.
+
+    If g multiplies the precision of the prior, theta is integrated out, given its mean.
+    """
     if noise.nu is None:
         return 1.0
     nu = noise.nu.item()
-    errors = row.x - row.offset - row.features @ mean
-    deviation = mean - row.centre
-    squares = float(_noise_precision(row) @ errors**2 + deviation @ row.precision @ deviation)
+    errors = row.x - row.offset - row.features @ theta
+    squares = float(_noise_precision(row) @ errors**2)
+    if noise.coupled:
+        deviation = theta - row.centre
+        squares += float(deviation @ row.precision @ deviation)
     return truncated_gamma((nu + len(errors)) / 2, (nu + squares) / 2, noise.most, rng)
 
 

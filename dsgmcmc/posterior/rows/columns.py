@@ -9,13 +9,13 @@ import numpy as np
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.input.arrays import array_columns, is_wide
-from dsgmcmc.input.roles import CONTEXT
+from dsgmcmc.input.roles import CONTEXT, NO_COLUMN
 from dsgmcmc.input.sources.limits import limits_in, limits_of_annotated
 from dsgmcmc.posterior.draws import ENTITIES
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.ratings.reading import Reading
 from dsgmcmc.tables.frames import Frame, as_frame
-from dsgmcmc.tables.usual import Columns, find_column
+from dsgmcmc.tables.usual import Columns, usual_roles
 
 #: Column of the weights that `BPMF.fit` is given beside the ratings.
 SAMPLE_WEIGHT = "sample_weight"
@@ -30,13 +30,18 @@ def form_of_run(run: Run, form: Reading, X: Any = None, y: Any = None) -> Readin
     said = run.reading
     labels = getattr(as_frame(X), "columns", None)
     if form.matrix is None and said.matrix and labels is not None and y is None:
-        has_roles = all(find_column(labels, entity) is not None for entity in ENTITIES)
+        has_roles = len(usual_roles(labels, ENTITIES)) == len(ENTITIES)
         form = form._replace(matrix=not has_roles)
+    if form.matrix and not form.columns and labels is not None:
+        form = form._replace(columns=column_of_users(run, set(map(str, labels))))
     return form._replace(
         missing=form.missing or said.missing,
         variable=form.variable or said.variable,
         unstored=form.unstored or said.unstored,
         ignore=form.ignore or said.ignore,
+        decimal=form.decimal or said.decimal,
+        duplicates=form.duplicates or said.duplicates,
+        remembered=True,
     )
 
 
@@ -64,10 +69,26 @@ def with_limits(run: Run, form: Reading) -> Reading:
     return form._replace(columns=limits)
 
 
+def column_of_users(run: Run, names: Set[str]) -> Columns:
+    """Return the column that names the rows of a matrix with these columns, by role.
+
+    It is that of the run's ratings, if users have said so and the matrix has it; else none.
+    """
+    column = run.reading.columns.get("user")
+    if isinstance(column, str) and (column in names or (column.isdecimal() and not names)):
+        return {"user": column}
+    return {}
+
+
 def columns_of_file(run: Run, columns: Columns, names: Set[str]) -> Columns:
-    """Return columns of new ratings in a file with these columns by role, as `form_of_new` does."""
+    """Return columns of new ratings in a file with these columns by role, as `form_of_new` does.
+
+    Without a header they are at the positions that users have said of the run's ratings.
+    """
     if run.directions:
         columns = _arranged_columns(run, columns)
+    if not columns and not names:
+        return run.reading.columns
     return _with_named_columns(run, columns, names)
 
 
@@ -80,6 +101,8 @@ def _arranged_columns(run: Run, columns: Columns) -> Columns:
 def _with_named_columns(run: Run, columns: Columns, found_in: Set[str]) -> Columns:
     """Return columns of new ratings by role, with those of the run's ratings that a table has."""
     found = dict(columns)
+    if run.reading.columns.get("rating") == NO_COLUMN:
+        found.setdefault("rating", NO_COLUMN)
     for role, name in run.columns.items():
         if role not in (*ENTITIES, *columns) and name in found_in:
             found[role] = name

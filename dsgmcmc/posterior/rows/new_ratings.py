@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -15,6 +15,7 @@ from dsgmcmc.posterior.rows.name_features import name_features_of
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.ratings.float32 import find_bad_scale
 from dsgmcmc.ratings.names import array_of, names_of
+from dsgmcmc.ratings.pairs import join
 from dsgmcmc.ratings.reading import Reading
 from dsgmcmc.settings import named
 from dsgmcmc.terminal import warn
@@ -119,15 +120,7 @@ class NewRatings(NamedTuple):
                 f"this model has folded-in {self.entity}s: fold in {later.entity}s from the run"
                 " itself"
             )
-        return NewRatings(
-            entity=self.entity,
-            names=np.concatenate([self.names, later.names]),
-            others=np.concatenate([self.others, later.others]),
-            values=np.concatenate([self.values, later.values]),
-            weights=np.concatenate([self.weights, later.weights]),
-            described=self.described | later.described,
-            bounds=joined_bounds([self.values, later.values], [self.bounds, later.bounds]),
-        )
+        return join([self, later])._replace(described=self.described | later.described)
 
 
 def read_new(run: Run, X: Any, y: Any, form: Reading) -> dict[str, Array]:
@@ -181,27 +174,6 @@ def warn_without_weights(run: Run) -> None:
         f" average weight; give them in a column {column}, and {named('columns')}"
         " weight=NAME if it has another name"
     )
-
-
-def joined_bounds(values: Sequence[Array], bounds: Sequence[Array | None]) -> Array | None:
-    """Return the bounds of the ratings of several parts, (n, 2); None if all are exact.
-
-    Parameters
-    ----------
-    values : sequence of (m,) array
-        Ratings of each part.
-    bounds : sequence of (m, 2) array or None
-        Bounds of each part; None if its ratings are exact.
-    """
-    if all(of_part is None for of_part in bounds):
-        return None
-    joined = []
-    for exact, of_part in zip(values, bounds, strict=True):
-        if of_part is None:
-            joined.append(np.column_stack([exact, exact]))
-        else:
-            joined.append(of_part)
-    return np.concatenate(joined)
 
 
 def bounds_of(run: Run, ratings: Mapping[str, Array]) -> tuple[Float64, Float64] | None:

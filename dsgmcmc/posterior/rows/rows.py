@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dsgmcmc.posterior.draws import Draw, RowsAtDraw
+from dsgmcmc.posterior.index import Names
 from dsgmcmc.posterior.rows.added import FoldIn, feature_terms, index_with, rows_without_ratings
 from dsgmcmc.posterior.rows.name_features import name_features_of
 from dsgmcmc.posterior.run import Run
@@ -48,7 +49,7 @@ class Rows:
         if self._features is not None:
             self._matrix = self._features.matrix([])
 
-    def index_of(self, names: Any) -> Int32:
+    def index_of(self, names: Names) -> Int32:
         """Return indices of users or items by name, (n,); -1 for those of which nothing is known.
 
         Raises InputError if names have the wrong type.

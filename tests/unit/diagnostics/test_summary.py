@@ -71,6 +71,10 @@ def test_any_unit_is_readable():
         ({"coverage": {"0.9": 0.8}}, "too narrow"),
         ({"coverage": {"0.5": 0.82, "0.9": 0.91}}, "50 % intervals contain 82.0%"),
         ({"coverage": {"0.8": 0.7, "0.9": 0.89}}, "80 % intervals contain 70.0%"),
+        (
+            {"coverage": {"0.5": 0.82, "0.9": 0.975}},
+            "90 % intervals contain 97.5%, 50 % intervals contain 82.0% of the test ratings",
+        ),
         ({"rmse_mean": None, "draws": 0}, "no draw"),
     ],
 )

@@ -123,6 +123,30 @@ def test_contradictions_are_refused(tmp_path):
     assert "'3.5' (user v99)" in failed.err
 
 
+@pytest.mark.parametrize("matrix", [False, True])
+def test_a_later_point_is_asked_for(tmp_path, matrix):
+    """1.234 below the rows that showed commas may be a thousand, or have another mark."""
+    path = tmp_path / "m.csv"
+    out = tmp_path / "o.h5"
+    options = ["--columns", COLUMNS["columns"]]
+    rows = [f"v{k};env{k % 5};8,70" for k in range(80)]
+    text = "variety;env;yield\n"
+    last = "v80;env0;{}"
+    if matrix:
+        options = ["--matrix"]
+        rows = [f"v{k};8,7{k % 10};5,3{k % 7}" for k in range(80)]
+        text = "variety;env0;env1\n"
+        last = "v80;{};1,5"
+    for number, value in (("1.234", 1234), ("1.234,5", 1234.5)):
+        path.write_text(text + "\n".join([*rows, last.format(number)]) + "\n")
+        if value == 1234:
+            failed = typed("prepare", path, out, *options).expect(2).err
+            assert "line 82" in failed
+            assert "--decimal ," in failed.replace("\n", " ")
+        typed("prepare", path, out, "--force", *options, "--decimal", ",").expect(0)
+        assert everything(out)["v80", "env0"] == value
+
+
 def test_bounds_and_weights_have_commas_too(tmp_path):
     """A limit of detection such as <0,5, and weights, follow the rule of their table."""
     lines = long_table(comma).splitlines()
@@ -227,11 +251,14 @@ def test_advice_on_lines_above_a_table_works(tmp_path):
 
 def test_marks_of_texts():
     """What a text can be by either mark."""
-    assert find_mark(["8,70", "9"]) == ","
+    assert find_mark(["8,70", "9"]) == ",?"
     assert find_mark(["1.234,5"]) == ","
     assert find_mark(["1,234.5", "2"]) == "."
     assert find_mark(["1,234", "1.234", "8", None, "none"]) is None
     assert find_mark(["8,70", "8.70"]) is None
-    assert with_point("-1.234,5e3", ",") == "-1234.5e3"
+    assert with_point("-1.234,5e3", ",") == with_point("-1.234,5e3", ",?") == "-1234.5e3"
+    assert with_point("1.234.567", ",?") == with_point("1 234 567", ",?") == "1234567"
+    assert with_point("1.234", ",") == "1234"
+    assert with_point("1.234", ",?") is None
     assert with_point("3.5", ",") is None
     assert with_point("n.a.", ",") == "n.a."

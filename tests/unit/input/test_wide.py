@@ -146,7 +146,7 @@ BAD = {
     ),
     "1_0": case(FRAME.to_csv().replace(",,", ",1_0,", 1), "'1_0'"),
     "lines before the names": case(
-        "made-up\n" + FRAME.to_csv(sep="\t"), "leave these out by --skip-rows 1$"
+        "made-up\n" + FRAME.to_csv(sep="\t"), "leave them out by --skip-rows 1$"
     ),
     "infinity": case(FRAME.to_csv().replace(",,", ",inf,", 1), "'inf'"),
     "no name of a user": case(

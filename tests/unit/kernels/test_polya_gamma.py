@@ -5,7 +5,7 @@ import pytest
 from scipy.integrate import quad
 
 from dsgmcmc.kernels.philox import NoiseKey
-from dsgmcmc.kernels.polya_gamma import draw_weights
+from dsgmcmc.kernels.polya_gamma import FAR, MARGIN, NEAR, TAIL, _module, draw_weights
 from dsgmcmc.types import Float32, Purpose
 
 ROWS = 500
@@ -53,6 +53,16 @@ def test_shares_of_draws_are_those_of_the_density(z: float) -> None:
         expected, _ = quad(density, low, high, args=(z,))
         found = np.mean((weights > low) & (weights <= high))
         assert abs(found - expected) < 4 * np.sqrt(expected / weights.size)
+
+
+def test_the_polynomial_bounds_the_probability_of_the_upper_proposal() -> None:
+    """Where it does not decide, p(h) is computed."""
+    h = np.linspace(0.0, 30.0, 30_001)
+    exact = np.array([_module().tail_probability(each) for each in h])
+    near = h < NEAR
+    polynomial = np.polynomial.Polynomial(TAIL)(h[near])
+    assert np.abs(polynomial - exact[near]).max() < 0.8 * MARGIN
+    assert exact[~near].max() < 0.95 * FAR
 
 
 def test_a_draw_depends_on_its_row_and_column_alone() -> None:

@@ -135,6 +135,39 @@ def test_likely_is_exposure_times_the_probability_to_like(finished):
         next(recommend(run, np.int32([0]), Ranking()))
 
 
+def test_the_reason_is_the_largest_term_of_the_exposure(finished):
+    """Of known users and of users that were folded in; none for somebody without ratings."""
+    run = finished.run
+    model = open_run(run.path)
+    exposure = exposure_of(run)
+    rated = read_rated(run)
+    table = model.recommend([run.users.ids[5]], 6, reasons=True)
+    theirs = rated.items_of(5, exposure.liked)
+    for item, reason in zip(table["item_id"], table["because"], strict=True):
+        row = int(run.items.index_of([item])[0])
+        terms = [float(exposure.weights[k, row]) for k in theirs]
+        expected = str(run.items.ids[theirs[int(np.argmax(terms))]])
+        assert reason == (expected if max(terms) > 0 else "")
+    assert any(table["because"])
+    most = int(np.argmax(run.counts("item")))
+    newcomer = "somebody new" if run.users.ids.dtype == object else -7
+    folded = model.fold_in([[newcomer, run.items.ids[most], run.facts["maximum"]]])
+    found = folded.recommend([newcomer], 9, reasons=True)
+    for item, reason in zip(found["item_id"], found["because"], strict=True):
+        weight = exposure.weights[most, int(run.items.index_of([item])[0])]
+        assert reason == (str(run.items.ids[most]) if weight > 0 else "")
+    cold = model.recommend(["-8"], 5, reasons=True, unknown="prior")["because"]
+    assert cold.tolist() == [""] * 5
+
+
+def test_reasons_are_refused_where_there_are_none(finished):
+    """Rules that do not ask what users rated, and the list of all pairs."""
+    model = open_run(finished.run.path)
+    with pytest.raises(InputError, match="does not ask what users rated"):
+        model.recommend(n=3, by="mean", reasons=True)
+    assert "because" not in model.recommend(n=3)
+
+
 def test_only_candidates_are_recommended(finished):
     """Candidates are the items asked for without those ruled out; if all are unknown, they are
     refused.
@@ -217,7 +250,7 @@ def test_a_ratings_file_that_was_moved_is_used_by_all_that_read_it(tmp_path):
     with pytest.raises(InputError, match="is not there"):
         open_run(made.run.path).run_.open_ratings()
     model = open_run(made.run.path, data=moved)
-    assert len(observed_training(model.run_).rating) == model.run_.counts("user").sum()
+    assert len(observed_training(model.run_).values) == model.run_.counts("user").sum()
     assert len(model.recommend(n=2)) > 0
 
 

@@ -238,6 +238,13 @@ def test_holds_out_whole_groups(tmp_path):
     assert not groups["train"] & groups["test"]
     assert len(parts["test"]) == 5 * len(groups["test"])
     assert abs(summary.test / summary.ratings - 0.25) < 0.02
+    with Ratings(tmp_path / "out.h5") as ratings:
+        ratings.verify()
+        assert ratings.grouped_by == ("station", "day")
+        numbers = {part: ratings.groups(part, 0, ratings.n_rows) for part in parts}
+    assert not set(numbers["train"]) & set(numbers["test"])
+    assert len(set(numbers["test"])) == len(groups["test"])
+    assert set(np.bincount(numbers["test"])) <= {0, 5}
 
 
 def test_an_item_that_is_held_out_whole_is_in_no_doubt(tmp_path):

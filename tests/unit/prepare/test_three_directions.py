@@ -99,8 +99,12 @@ def test_an_arrangement_is_the_table_with_names_of_parts(tmp_path, options):
         expected = contents(tmp_path / "out.h5")
         found = contents(path)
         assert found.keys() == expected.keys()
-        for name in found.keys() - {"train/group"}:  # other numbers for the same groups
+        groups = {"train/group", "test/group"}  # they have other numbers
+        for name in found.keys() - groups:
             assert np.array_equal(found[name], expected[name]), name
+        for name in found.keys() & groups:
+            pairs = set(zip(found[name].tolist(), expected[name].tolist(), strict=True))
+            assert len(pairs) == len(set(found[name])) == len(set(expected[name])) > 1, name
 
 
 def test_all_arrangements_have_the_same_test_ratings(tmp_path):

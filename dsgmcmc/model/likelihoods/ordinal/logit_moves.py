@@ -123,14 +123,12 @@ def _add_changes(context: DrawContext, column: Column, threshold: float) -> None
         covariate = np.ones(len(other.counts), np.float32)
         if column.number < context.law.rank:
             covariate = np.ascontiguousarray(other[position][:, column.number])
-        add_changes(
-            cell.ratings.arrays[:4],
-            predictors(cell, context) - np.float32(threshold),
-            covariate,
-            own[WINDOW],
-            out=own[CHANGES],
-            by_column=by_column,
-        )
+        ratings = cell.ratings
+        z = predictors(cell, context) - np.float32(threshold)
+        if by_column:
+            z = z[ratings.column_order]
+            ratings = ratings.by_column
+        add_changes(ratings.arrays[:4], z, covariate, own[WINDOW], out=own[CHANGES])
 
 
 def _move(block: ParameterBlock, position: str, column: Column) -> None:
