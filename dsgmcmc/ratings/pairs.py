@@ -11,7 +11,7 @@ from dsgmcmc.ratings.file import Ratings
 from dsgmcmc.ratings.format import SLAB, Split, row_slabs
 from dsgmcmc.types import Array, Int32
 
-Columns = TypeVar("Columns", bound=NamedTuple)
+Arrays = TypeVar("Arrays", bound=NamedTuple)
 
 
 class RatedPairs(NamedTuple):
@@ -39,14 +39,14 @@ class RatedPairs(NamedTuple):
     held_out: bool = False
 
 
-def select(columns: Columns, chosen: Array | slice) -> Columns:
+def select(columns: Arrays, chosen: Array | slice) -> Arrays:
     """Return the chosen elements of all arrays, by a mask, positions or a slice."""
     return columns._make(
         column[chosen] if isinstance(column, np.ndarray) else column for column in columns
     )
 
 
-def join(parts: Sequence[Columns]) -> Columns:
+def join(parts: Sequence[Arrays]) -> Arrays:
     """Return the elements of all arrays, one part after the other; what is no array is the first's.
 
     If some parts have ``bounds``, those of others are their ``values``, twice.
