@@ -77,6 +77,7 @@ class _BadCells:
         self._number = 0
         self._shown = ""
         self._texts: list[str] = []
+        self._texts_below: list[str] = []  # of other rows than the first
         self._rows = set[int]()
         self._columns = set[int]()
 
@@ -89,6 +90,11 @@ class _BadCells:
             cell = f"item {self._items[j]}: {rows[k][j]!r} (user {users[k]})"
             self._shown += f"\n  {where}, {cell}"
             self._texts.append(rows[k][j] or "")
+        if len(self._texts_below) < SHOWN:
+            below = [
+                (k, j) for k, j in np.argwhere(bad)[: len(self._items) + SHOWN] if n_before + k
+            ]
+            self._texts_below += [rows[k][j] or "" for k, j in below[:SHOWN]]
         if len(self._rows) < 2:
             self._rows |= set((n_before + np.flatnonzero(bad.any(axis=1))[:2]).tolist())
         if len(self._columns) < 2:
@@ -106,7 +112,8 @@ class _BadCells:
     def _advice(self) -> str:
         """Return what to do with the cells."""
         mark = self._table.mark
-        if self._texts and all(is_by_other_mark(text, mark) for text in self._texts):
+        texts = self._texts_below or self._texts  # the first row may be another header
+        if texts and all(is_by_other_mark(text, mark) for text in texts):
             return marks_advice()
         general = (
             f"correct them, or give {named('missing')} VALUE,... if they mean not rated ('' for an"

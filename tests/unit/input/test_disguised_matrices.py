@@ -25,6 +25,17 @@ def test_each_disguise_is_seen_through(tmp_path, name):
     assert faults_in(made, tmp_path) == {}
 
 
+def test_a_second_header_above_decimals_in_doubt(tmp_path):
+    """1,234 may be a thousand, and 2000 above it a header: one is asked for after the other."""
+    rng = np.random.default_rng(7)
+    made = Matrix.random(rng)
+    made.cells = [[f"{float(text):.3f}" if text else "" for text in row] for row in made.cells]
+    made.read_again()
+    for name in ("second_header", "commas"):
+        DISGUISES[name](made, rng)
+    assert faults_in(made, tmp_path) == {}
+
+
 def test_words_in_the_first_column_are_no_names(tmp_path):
     """A word where nothing was measured does not make a column of numbers one of names."""
     values = np.random.default_rng(0).normal(5, 1, (20, 4)).round(2).astype(object)
