@@ -80,6 +80,9 @@ CASES = {
         wide(items=[*ITEMS, "plot"], more="of "),
         {"matrix": True, "columns": "user=plot", "ignore": "id"},
     ),
+    "columns of a matrix by position": Case(
+        wide().split("\n", 1)[1], {"matrix": True, "columns": "user=1", "first_line": "ratings"}
+    ),
     "ignore": Case(wide(items=[*ITEMS, "note"], more="of "), {"matrix": True, "ignore": "note"}),
     "lines above a matrix": Case(wide(TITLE, "by two,,,,,,"), {"matrix": True, "skip_rows": "1-2"}),
     "units": Case(below(wide(), ",t/ha" * 6), {"matrix": True, "skip_rows": "2"}),
@@ -243,3 +246,16 @@ def test_pairs_without_a_header_are_asked_for(tmp_path):
     typed("predict", tmp_path / "run", pairs, "-o", tmp_path / "3.csv").expect(0)
     found = [pd.read_csv(tmp_path / f"{k}.csv", header=None).iloc[-1, 2:] for k in (2, 3)]
     assert found[0].astype(float).tolist() == found[1].astype(float).tolist()
+
+
+def test_a_column_that_was_said_by_position_is_found_by_its_name(tmp_path):
+    """The names of rows may be in another place of a later matrix."""
+    path = tmp_path / "r.csv"
+    path.write_text(wide(items=[*ITEMS, "plot"], more="of "))
+    options = {"matrix": True, "columns": "user=8", "ignore": "id"}
+    model = BPMF(0, test_fraction=0, out=tmp_path / "run", **SHORT, **options).fit(path)
+    frame = pd.read_csv(path)
+    frame[["plot", "id", *ITEMS]].to_csv(path, index=False)
+    opened = open_run(tmp_path / "run")
+    assert opened.evaluate(path)["ratings"] == 72
+    assert opened.evaluate(path)["rmse"] == pytest.approx(model.evaluate(frame)["rmse"])
