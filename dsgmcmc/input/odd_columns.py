@@ -22,6 +22,8 @@ NOTHING = "none"  # as the columns that are left out: all are items
 #: Cells that are looked at, in the first rows.
 CELLS = 250_000
 _FEWEST = 12  # rows from which a column is judged
+_FEWEST_OF_MANY = 5  # the same beside many columns of decimals
+_MANY = 12  # columns of decimals
 _LEAST = 4  # columns from which one is compared with the others
 _FAR = 5.0  # ratio of the size of a column to the usual size
 _AMOUNTS = 0.5  # sd of the logarithms of amounts in a column
@@ -83,9 +85,10 @@ def find_odd_columns(values: Float64, labels: Sequence[object]) -> OddColumns:
     n, width = values.shape
     values = values[: max(_FEWEST, CELLS // max(width, 1))]
     known = np.isfinite(values)
-    if n < _FEWEST or width < 2:
+    fewest = _fewest_rows(values)
+    if n < fewest or width < 2:
         return OddColumns()
-    columns = _Columns(values, known)
+    columns = _Columns(values, known, fewest)
     other_size = columns.have_other_size()
     constant = columns.are_constant()
     flags = _are_flags(labels)
@@ -113,6 +116,18 @@ def find_odd_columns(values: Float64, labels: Sequence[object]) -> OddColumns:
     )
 
 
+def _fewest_rows(values: Float64) -> int:
+    """Return the number of rows from which a column of a matrix (n, J) is judged."""
+    n, width = values.shape
+    if n >= _FEWEST:
+        return _FEWEST
+    fractions = np.where(np.isfinite(values), values, 0.0) % 1
+    n_decimals = int(np.count_nonzero(fractions.max(axis=0, initial=0.0)))
+    if n_decimals >= _MANY and 2 * n_decimals > width:
+        return _FEWEST_OF_MANY
+    return _FEWEST
+
+
 def describe_ignored(labels: Sequence[object]) -> str:
     """Say which columns were left out; an empty text without any."""
     if not labels:
@@ -132,13 +147,16 @@ def _are_flags(labels: Sequence[object]) -> Mask:
 
 
 class _Columns:
-    """The columns of a matrix (n, J), given which cells are known."""
+    """The columns of a matrix (n, J), given which cells are known.
 
-    def __init__(self, values: Float64, known: Mask) -> None:
+    Columns are judged that have `fewest` known cells or more.
+    """
+
+    def __init__(self, values: Float64, known: Mask, fewest: int) -> None:
         self.values = np.where(known, values, 0.0)
         self.known = known
         self.counts = known.sum(axis=0)
-        self.is_judged = self.counts >= _FEWEST
+        self.is_judged = self.counts >= fewest
         self.low = np.where(known, values, np.inf).min(axis=0)
         self.high = np.where(known, values, -np.inf).max(axis=0)
 

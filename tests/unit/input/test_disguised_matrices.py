@@ -47,3 +47,14 @@ def test_words_in_the_first_column_are_no_names(tmp_path):
     text = (tmp_path / "m.csv").read_text()
     assert prepare(tmp_path, text, matrix=True, missing="ND").ratings == 79
     assert everything(tmp_path / "out.h5")[4, "b"] == np.float32(values[3, 1])
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_few_rows_beside_many_columns(tmp_path, seed):
+    """Seven rows tell a year from measurements, if there are many columns of these."""
+    rng = np.random.default_rng([5, seed])
+    made = Matrix.random(rng)
+    for name in ("turned", "other_column"):
+        DISGUISES[name](made, rng)
+    assert len(made.users) < 12
+    assert faults_in(made, tmp_path) == {}
