@@ -50,7 +50,7 @@ NODES = {
     "densities": 23_950,
     "diagnostics": 18_250,
     "features": 16_500,
-    "input": 56_900,
+    "input": 57_000,
     "kernels": 30_250,
     "model": 83_250,
     "parallel": 10_350,
