@@ -68,7 +68,7 @@ _FLAGS = (
 
 #: Seconds in which any kernel is compiled; a process that has waited for so long compiles it, too.
 _PATIENCE = 60.0
-#: Seconds in which this process has compiled modules.
+#: Processor seconds in which this process has compiled modules, also beside other work.
 _SECONDS: list[float] = []
 _REQUIRED_BYTES = 1 << 18  # sufficient for nearly every kernel
 
@@ -243,16 +243,16 @@ def _one_compiles(folder: Path, compiled: str) -> Iterator[None]:
         if any(folder.rglob(compiled)):  # another process has compiled it
             yield
             return
-        begin = time.perf_counter()
+        begin = time.process_time()
         yield
-        _SECONDS.append(time.perf_counter() - begin)
+        _SECONDS.append(time.process_time() - begin)
     if sum(_SECONDS) > _longest(stored):
         with contextlib.suppress(OSError):
             stored.write_text(f"{sum(_SECONDS):.1f}")
 
 
 def _longest(stored: Path) -> float:
-    """Return the most seconds in which a process compiled modules; 0 if none has."""
+    """Return the most processor seconds in which a process compiled; 0 if none has."""
     with contextlib.suppress(OSError, ValueError):
         return float(stored.read_text())
     return 0.0
@@ -264,7 +264,7 @@ def _announce(stored: Path) -> None:
     took = "it takes about 10 s"
     longest = _longest(stored)
     if longest:
-        took = f"it took {longest:.0f} s at most so far"
+        took = f"it took {longest:.0f} s of a processor at most so far"
     log.info("compiling kernels for this processor, once (%s)", took)
 
 
