@@ -89,8 +89,8 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 
 # listen: print the messages of the processes; record that they have begun, their exit status, and whether a process or
-# the launcher ends the job. What the launcher says of a status, between two lines of dashes or equals signs, is printed only if no process
-# has told it. `cat` reads from the launcher, because bash reads byte by byte: that holds up a thread of Open MPI's
+# the launcher ends the job. What the launcher says of a status, between two lines of dashes or equals signs, and of its own connections, is
+# printed only if no process has told its status. `cat` reads from the launcher, because bash reads byte by byte: that holds up a thread of Open MPI's
 # launcher that writes, until another one ends the launcher, and the rest of its message is lost.
 listen() {
   local line block='' said=''
@@ -98,6 +98,7 @@ listen() {
   while IFS= read -r line || [ -n "$line" ]; do
     case $line in
     *": Forwarding signal "*" to job") continue ;;
+    "["*"] PMIX ERROR: "*) said+=$line$'\n' && continue ;;
     "dsgmcmc: begins") touch "$folder/begun" && continue ;;
     "dsgmcmc: ended with status "*) echo "${line##* }" >"$folder/status" && continue ;;
     "dsgmcmc: "*" ends the job. "* | "dsgmcmc: "*" failed, ending the job: "*) touch "$folder/ending" ;;

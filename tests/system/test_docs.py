@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 import typer
 from mpi4py import MPI
+from science_files import write_h5ad
 from support import ROOT, Running, fenced, run, sample, typed
 
 import dsgmcmc
@@ -229,6 +230,9 @@ def made(tmp_path_factory) -> Path:
     for name, text in files.items():
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(text)
+    with write_h5ad(folder / "proteins.h5ad", [f"s{k}" for k in range(20)], list("abcde")) as file:
+        file["X"] = np.random.default_rng(0).normal(size=(20, 5))
+        file["var/lod"] = np.full(5, -1.0)
     prepare_ratings([folder / "ml-1m" / "ratings.dat"], folder / "ml-1m.h5", test_fraction=0.1)
     assert (
         sample(
