@@ -22,7 +22,7 @@ if [ $# -gt 0 ] && [ "$*" != --all ]; then
 fi
 all='' chosen='not long' time='6 to 8 minutes; --all runs every test'
 if [ "$*" = --all ]; then
-  all=yes chosen='' time='20 minutes, and 10 with other versions'
+  all=yes chosen='' time='30 minutes, and 20 with other versions'
 fi
 
 logs=$(mktemp -d)
