@@ -31,7 +31,8 @@ def merge_repeated(db: Session, duplicates: str | None, is_rated: str) -> None:
             " leave all but one of each pair out"
         )
     if duplicates == "mean":
-        means = f"SELECT user_id, item_id, avg(rating) AS x FROM raw WHERE {is_rated} GROUP BY ALL"
+        mean = "avg(rating ORDER BY rating)"  # in any order the last bits would vary
+        means = f"SELECT user_id, item_id, {mean} AS x FROM raw WHERE {is_rated} GROUP BY ALL"
         db.execute(
             f"UPDATE raw SET rating = means.x FROM ({means}) AS means"
             f" WHERE raw.user_id = means.user_id AND raw.item_id = means.item_id AND {is_rated}"

@@ -66,6 +66,7 @@ ATTEMPT, ROW, KEY, PLACE = 1, 2, 3, 4
 IN_BELOW, X, U, ABOVE, BELOW, T = 1, 2, 3, 4, 5, 6
 #: Largest h; of one that is not finite the chain has diverged.
 LARGEST = 1e6
+#: Lines that evaluate the polynomial.
 _HORNER = "".join(f"        p = p * h + float32({coefficient})\n" for coefficient in TAIL[-2::-1])
 _SOURCE = f'''\
 @exact_helper
@@ -109,7 +110,10 @@ def is_accepted(u, x):
 
 @exact_helper
 def propose(counters, floats, count):
-    """Compute both proposals of the first `count` draws, and choose between them."""
+    """Compute both proposals of the first `count` draws, and choose between them.
+
+    Places up to the next multiple of 16 are computed, too, and not read.
+    """
     mask = uint64(0xFFFFFFFF)
     shift = uint64(32)
     for m in range((count + uint64(15)) & ~uint64(15)):

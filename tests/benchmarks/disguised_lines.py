@@ -14,25 +14,26 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 from importlib.util import find_spec
-from io import StringIO
 from pathlib import Path
-from shutil import rmtree
-from typing import Any
-from warnings import catch_warnings, simplefilter
 
 import numpy as np
-import pandas as pd
 import scipy.io
 import scipy.sparse
 from bench import folder_and_seeds
-from disguised_tables import Matrix, Values, fault_of
-from support import typed
+from disguised_tables import (
+    Matrix,
+    Values,
+    choose_disguises,
+    difference,
+    faults_by,
+    fitted,
+    frame_of,
+    prepared,
+)
 from valid_tables import _as_polars
 
 from dsgmcmc import BPMF
-from dsgmcmc.errors import InputError
 from dsgmcmc.ratings.file import Ratings
 
 
@@ -297,11 +298,7 @@ def disguised(seed: int) -> tuple[list[str], Lines]:
     """Return the names of one or two disguises, and the lines of a seed in them."""
     rng = np.random.default_rng([931, seed])
     made = Lines.random(rng)
-    order = list(DISGUISES)
-    chosen = sorted(rng.choice(len(order), int(rng.integers(1, 3)), replace=False).tolist())
-    names = [order[k] for k in chosen]
-    if len(names) == 2 and frozenset(names) in APART:
-        names = names[:1]
+    names = choose_disguises(rng, list(DISGUISES), APART)
     for name in names:
         DISGUISES[name](made, rng)
     return names, made
@@ -314,31 +311,21 @@ def by_command(made: Lines, options: dict[str, str], folder: Path) -> Values | s
     """Read the text by ``dsgmcmc prepare``."""
     path = folder / "m.csv"
     path.write_text(made.text(), encoding="utf-8")
-    return prepared([path], options)
+    return prepared([path], options, reader=values_in)
 
 
 def as_parquet(made: Lines, options: dict[str, str], folder: Path) -> Values | str:
     """Read Parquet, as pandas writes it."""
     path = folder / "m.parquet"
     frame_of(made).to_parquet(path, index=False)
-    return prepared([path], options)
+    return prepared([path], options, reader=values_in)
 
 
 def as_json(made: Lines, options: dict[str, str], folder: Path) -> Values | str:
     """Read JSON, an object a line, as pandas writes it."""
     path = folder / "m.jsonl"
     frame_of(made).to_json(path, orient="records", lines=True)
-    return prepared([path], options)
-
-
-def prepared(paths: list[Path], options: dict[str, str], *more: str) -> Values | str:
-    """Return the ratings that ``dsgmcmc prepare`` reads in files, or its message."""
-    said = [text for name, value in options.items() for text in (f"--{name}", value)]
-    out = paths[0].with_suffix(".h5")
-    done = typed("prepare", *paths, out, "--force", "--test-fraction", "0", *said, *more)
-    if done.code:
-        return done.err
-    return values_in(out)
+    return prepared([path], options, reader=values_in)
 
 
 def as_frame(made: Lines, options: dict[str, str], folder: Path) -> Values | str:
@@ -356,25 +343,10 @@ def as_array(made: Lines, options: dict[str, str], folder: Path) -> Values | str
     return in_memory(frame_of(made).to_numpy(object), options, folder)
 
 
-def frame_of(made: Lines) -> pd.DataFrame:
-    """Return the table as ``pandas.read_csv`` gives it, with empty fields alone missing."""
-    text = StringIO(made.text())
-    return pd.read_csv(text, sep=made.delimiter, keep_default_na=False, na_values=[""])
-
-
-def in_memory(table: object, options: dict[str, Any], folder: Path) -> Values | str:
-    """Return the ratings that `BPMF.fit` reads, or its message."""
-    said: dict[str, Any] = {name.replace("-", "_"): value for name, value in options.items()}
-    said.setdefault("duplicates", None)
-    out = folder / "run"
-    rmtree(out, ignore_errors=True)
-    try:
-        with catch_warnings():
-            simplefilter("ignore")
-            BPMF(0, out=str(out), iterations=6, burn_in=2, test_fraction=0, **said).fit(table)
-    except InputError as error:
-        return str(error)
-    return values_in(folder / "run.ratings.h5")
+def in_memory(table: object, options: dict[str, str], folder: Path) -> Values | str:
+    """Return the ratings that `BPMF.fit` reads in a table of lines, or its message."""
+    model = BPMF(0, test_fraction=0, duplicates=None)
+    return fitted(model, table, options, folder, reader=values_in)
 
 
 def values_in(path: Path) -> Values:
@@ -418,8 +390,8 @@ def sparse_faults(seed: int, folder: Path) -> list[str]:
     }
     scipy.sparse.save_npz(folder / "s.npz", coo.tocsr())
     scipy.io.mmwrite(folder / "s.mtx", coo)
-    found["npz"] = prepared([folder / "s.npz"], {})
-    found["mtx"] = prepared([folder / "s.mtx"], {})
+    found["npz"] = prepared([folder / "s.npz"], {}, reader=values_in)
+    found["mtx"] = prepared([folder / "s.mtx"], {}, reader=values_in)
     if not isinstance(found["mtx"], str):  # its rows count from 1
         found["mtx"] = {
             (str(int(user) - 1), str(int(item) - 1), k): value
@@ -436,10 +408,7 @@ def _fault_of_found(found: Values | str, truth: Values) -> str:
     """Say what is wrong with a reading that needs no option."""
     if isinstance(found, str):
         return f"refused: {' '.join(found.split())[:300]}"
-    if found.keys() != truth.keys():
-        return f"{len(found)} ratings for {len(truth)}"
-    wrong = [pair for pair, x in found.items() if not np.isclose(x, truth[pair], rtol=1e-5)]
-    return f"{len(wrong)} values differ, such as {wrong[0]}" if wrong else ""
+    return difference(found, truth)
 
 
 # ---------------------------------------------------------------------- several files
@@ -460,7 +429,7 @@ def _faults_of_two_tables(seed: int, folder: Path) -> list[str]:
     paths = [folder / "a.csv", folder / "b.csv"]
     paths[0].write_text("\n".join(lines[:half]) + "\n", encoding="utf-8")
     paths[1].write_text("\n".join([lines[0], *lines[half:]]) + "\n", encoding="utf-8")
-    fault = _fault_of_found(prepared(paths, made.options), made.truth)
+    fault = _fault_of_found(prepared(paths, made.options, reader=values_in), made.truth)
     return [f"seed {seed}, two tables, {made.rule}: {fault}"] if fault else []
 
 
@@ -488,7 +457,7 @@ def _faults_of_two_matrices(seed: int, folder: Path) -> list[str]:
     faults = []
     for rule in (None, "keep", "mean", "first", "last"):
         said = [] if rule is None else ["--duplicates", rule]
-        found = prepared(paths, {}, "--matrix", *said)
+        found = prepared(paths, {}, "--matrix", *said, reader=values_in)
         if rule is None and not is_apart and isinstance(found, str):
             continue  # asked: they may be other people
         fault = _fault_of_found(found, chosen(truth, rule or "keep"))
@@ -522,12 +491,7 @@ def faults_in(made: Lines, folder: Path) -> dict[str, str]:
             readers["polars"] = as_polars
         if list(made.columns) == ["user", "item", "rating"] and "columns" not in made.options:
             readers["array"] = as_array
-    faults = {}
-    for kind, read in readers.items():
-        fault = fault_of(made, partial(read, made, folder=folder), kind)
-        if fault:
-            faults[kind] = fault
-    return faults
+    return faults_by(made, readers, folder)
 
 
 def main() -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.util import find_spec
@@ -53,10 +53,15 @@ class Disguised(Protocol):
     answers: dict[str, str]
     below: list[list[str]]
     has_way: bool
+    delimiter: str
 
     @property
     def truth(self) -> Values:
         """The right reading."""
+        ...
+
+    def text(self) -> str:
+        """Return the table as its file has it."""
         ...
 
 
@@ -327,75 +332,101 @@ def disguised(seed: int) -> tuple[list[str], Matrix]:
     """Return the names of one or two disguises, and the matrix of a seed in them."""
     rng = np.random.default_rng([93, seed])
     made = Matrix.random(rng)
-    order = list(DISGUISES)
-    chosen = sorted(rng.choice(len(order), int(rng.integers(1, 3)), replace=False).tolist())
-    names = [order[k] for k in chosen]
-    if len(names) == 2 and frozenset(names) in APART:
-        names = names[:1]
+    names = choose_disguises(rng, list(DISGUISES), APART)
     for name in names:
         DISGUISES[name](made, rng)
     return names, made
 
 
+def choose_disguises(
+    rng: np.random.Generator, names: Sequence[str], apart: Set[frozenset[str]]
+) -> list[str]:
+    """Choose one or two disguises, in their order, that do not contradict each other."""
+    numbers = sorted(rng.choice(len(names), int(rng.integers(1, 3)), replace=False).tolist())
+    chosen = [names[k] for k in numbers]
+    if len(chosen) == 2 and frozenset(chosen) in apart:
+        return chosen[:1]
+    return chosen
+
+
 # ---------------------------------------------------------------------- readings
 
 
-def by_command(made: Matrix, options: dict[str, str], folder: Path) -> Triples | str:
+def by_command(made: Matrix, options: dict[str, str], folder: Path) -> Values | str:
     """Read the text by ``dsgmcmc prepare``."""
     path = folder / "m.csv"
     path.write_text(made.text(), encoding="utf-8")
-    return _prepared(path, options)
+    return prepared([path], options, "--matrix", reader=_triples)
 
 
-def as_parquet(made: Matrix, options: dict[str, str], folder: Path) -> Triples | str:
+def as_parquet(made: Matrix, options: dict[str, str], folder: Path) -> Values | str:
     """Read Parquet, as pandas writes it, by ``dsgmcmc prepare``."""
     path = folder / "m.parquet"
     frame_of(made).to_parquet(path, index=False)
-    return _prepared(path, options)
+    return prepared([path], options, "--matrix", reader=_triples)
 
 
-def _prepared(path: Path, options: dict[str, str]) -> Triples | str:
+def prepared(
+    paths: list[Path], options: dict[str, str], *more: str, reader: Callable[[Path], Values]
+) -> Values | str:
+    """Return the ratings that ``dsgmcmc prepare`` reads in files, or its message.
+
+    `reader` returns those of a ratings file.
+    """
     said = [text for name, value in options.items() for text in (f"--{name}", value)]
-    out = path.with_suffix(".h5")
-    done = typed("prepare", path, out, "--matrix", "--force", "--test-fraction", "0", *said)
+    out = paths[0].with_suffix(".h5")
+    done = typed("prepare", *paths, out, "--force", "--test-fraction", "0", *said, *more)
     if done.code:
         return done.err
-    return _triples(out)
+    return reader(out)
 
 
-def as_indexed(made: Matrix, options: dict[str, str], folder: Path) -> Triples | str:
+def as_indexed(made: Matrix, options: dict[str, str], folder: Path) -> Values | str:
     """Read a frame of pandas with names in its index."""
     frame = frame_of(made)
     return _in_memory(frame.set_index(frame.columns[0]), options, folder)
 
 
-def as_columns(made: Matrix, options: dict[str, str], folder: Path) -> Triples | str:
+def as_columns(made: Matrix, options: dict[str, str], folder: Path) -> Values | str:
     """Read a frame of pandas with names in its first column."""
     return _in_memory(frame_of(made), options, folder)
 
 
-def as_polars(made: Matrix, options: dict[str, str], folder: Path) -> Triples | str:
+def as_polars(made: Matrix, options: dict[str, str], folder: Path) -> Values | str:
     """Read a frame of polars with names in its first column."""
     return _in_memory(_as_polars(frame_of(made)), options, folder)
 
 
-def frame_of(made: Matrix) -> pd.DataFrame:
+def frame_of(made: Disguised) -> pd.DataFrame:
     """Return the table as ``pandas.read_csv`` gives it, with empty cells alone missing."""
     text = StringIO(made.text())
     return pd.read_csv(text, sep=made.delimiter, keep_default_na=False, na_values=[""])
 
 
-def _in_memory(table: object, options: dict[str, str], folder: Path) -> Triples | str:
+def _in_memory(table: object, options: dict[str, str], folder: Path) -> Values | str:
+    """Return the ratings that `BPMF.fit` reads in a matrix, or its message."""
+    return fitted(BPMF(0, matrix=True), table, options, folder, reader=_triples)
+
+
+def fitted(
+    model: BPMF,
+    table: object,
+    options: dict[str, str],
+    folder: Path,
+    *,
+    reader: Callable[[Path], Values],
+) -> Values | str:
+    """Return the ratings that `BPMF.fit` reads, or its message; `reader` is as for `prepared`."""
     said: dict[str, Any] = {name.replace("-", "_"): value for name, value in options.items()}
     out = folder / "run"
     rmtree(out, ignore_errors=True)
     try:
         with catch_warnings():
             simplefilter("ignore")
-            BPMF(0, matrix=True, out=str(out), iterations=6, burn_in=2, **said).fit(table)
+            model.set_params(out=str(out), iterations=6, burn_in=2, **said).fit(table)
     except InputError as error:
         return str(error)
-    return _triples(folder / "run.ratings.h5")
+    return reader(folder / "run.ratings.h5")
 
 
 OF_TEXT = {"text": by_command}
@@ -421,6 +452,13 @@ def faults_in(made: Matrix, folder: Path) -> dict[str, str]:
         readers |= OF_TABLES
         if find_spec("polars") is not None:
             readers["polars"] = as_polars
+    return faults_by(made, readers, folder)
+
+
+def faults_by(
+    made: Disguised, readers: Mapping[str, Callable[..., Values | str]], folder: Path
+) -> dict[str, str]:
+    """Read a table in some ways, by what is read; return what is wrong."""
     faults = {}
     for kind, read in readers.items():
         fault = fault_of(made, partial(read, made, folder=folder), kind)
@@ -433,7 +471,7 @@ def fault_of(made: Disguised, read: Callable[..., Values | str], kind: str) -> s
     """Say what is wrong with a reading; "" if it is right, or options that it names make it so."""
     found = read(made.options)
     if not isinstance(found, str):
-        return _difference(found, made.truth)
+        return difference(found, made.truth)
     if not made.has_way:
         return ""
     if kind != "text" and (made.below or REMOVED.search(found)):
@@ -445,12 +483,12 @@ def fault_of(made: Disguised, read: Callable[..., Values | str], kind: str) -> s
             tried.append(f"{options}: {' '.join(again.split())[:200]}")
             for further in _advised(again, made):
                 last = read(options | further)
-                if not isinstance(last, str) and not _difference(last, made.truth):
+                if not isinstance(last, str) and not difference(last, made.truth):
                     return ""
-        elif not _difference(again, made.truth):
+        elif not difference(again, made.truth):
             return ""
         else:
-            tried.append(f"{options}: {_difference(again, made.truth)}")
+            tried.append(f"{options}: {difference(again, made.truth)}")
     return f"no way out of: {' '.join(found.split())[:400]}; tried {tried}"
 
 
@@ -470,7 +508,7 @@ def _advised(message: str, made: Disguised) -> Iterator[dict[str, str]]:
             yield options
 
 
-def _difference(found: Values, truth: Values) -> str:
+def difference(found: Values, truth: Values) -> str:
     """Say how a reading differs from the truth; "" if it does not."""
     if found.keys() != truth.keys():
         more = sorted(found.keys() - truth.keys())[:3]

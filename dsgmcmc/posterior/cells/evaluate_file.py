@@ -20,7 +20,6 @@ from dsgmcmc.posterior.rows.new_ratings import with_clicks
 from dsgmcmc.posterior.run import Run, integer_parts
 from dsgmcmc.posterior.settings import EvaluateSettings, PredictOptions
 from dsgmcmc.ratings.names import names_of
-from dsgmcmc.tables.usual import usual_roles
 from dsgmcmc.types import Int32
 
 if TYPE_CHECKING:  # loads DuckDB
@@ -59,10 +58,10 @@ def _columns_of(run: Run, columns: Columns, names: Set[str]) -> FileColumns:
     usual names of users and items; then users, at most, are named by a column.
     """
     from dsgmcmc.input.file_ratings import FileColumns
+    from dsgmcmc.input.roles import names_pairs
 
-    has_roles = len(usual_roles(names, ENTITIES)) == len(ENTITIES)
     items = {str(name) for name in run.items.ids.tolist()}
-    is_matrix = bool(run.reading.matrix) and not has_roles
+    is_matrix = bool(run.reading.matrix) and not names_pairs(names)
     is_matrix |= 2 * len(names & items) > len(names)
     if is_matrix and columns.keys() <= {"user"}:
         return FileColumns(columns or column_of_users(run, names), is_matrix=True)

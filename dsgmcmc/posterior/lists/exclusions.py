@@ -10,13 +10,12 @@ from typing import Any
 import numpy as np
 
 from dsgmcmc.input.arrays import list_names, read_pairs
+from dsgmcmc.input.roles import names_pairs
 from dsgmcmc.input.titles import read_names
 from dsgmcmc.posterior.cells.fitted_rows import FittedRows
-from dsgmcmc.posterior.draws import ENTITIES
 from dsgmcmc.posterior.rows.added import index_with
 from dsgmcmc.posterior.run import Run, integer_parts
 from dsgmcmc.tables.frames import as_frame
-from dsgmcmc.tables.usual import usual_roles
 from dsgmcmc.types import Array, Int32
 
 #: Names of items, or users and items of pairs, (n,) each.
@@ -29,7 +28,7 @@ def excluded_in_file(run: Run, file: Path) -> Exclusions:
     from dsgmcmc.tables.session import open_small_session
 
     names = read_names(file)
-    if not _are_pairs(re.split(r"[,;\t|]", names[0])):
+    if not names_pairs(re.split(r"[,;\t|]", names[0])):
         return names
     with open_small_session() as db:
         table = load_pairs(db, file, {}, run.labels, directions=run.directions)
@@ -41,15 +40,10 @@ def excluded_in_file(run: Run, file: Path) -> Exclusions:
 def excluded_in_memory(run: Run, names: object) -> Exclusions:
     """Return items, or the pairs of a data frame with columns of users and items."""
     frame = as_frame(names)
-    if _are_pairs(list(getattr(frame, "columns", ()))):
+    if names_pairs(getattr(frame, "columns", ())):
         users, items = read_pairs(frame, labels=run.labels, directions=run.directions)
         return users, items
     return list_names(names, "item", run.items.parts)
-
-
-def _are_pairs(columns: list[Any]) -> bool:
-    """Return whether columns have usual names of users and of items, as in tables of results."""
-    return len(usual_roles(columns, ENTITIES)) == len(ENTITIES)
 
 
 def by_user(

@@ -172,12 +172,11 @@ class Exposure:
         (m,) int32
             -1 where no rated item adds to the score.
         """
-        positions = self._position_of[rated]
-        rated = rated[positions >= 0]
-        columns = self._position_of[items]
+        rated = rated[self._position_of[rated] >= 0]
         if not len(rated):
             return np.full(len(items), -1, np.int32)
-        weights = self.weights[positions[positions >= 0]][:, columns]
+        columns = self._position_of[items]
+        weights = self.weights[self._position_of[rated]][:, columns]
         best = weights.argmax(axis=0)
         is_reason = (columns >= 0) & (weights.max(axis=0) > 0)
         return np.where(is_reason, rated[best], np.int32(-1))

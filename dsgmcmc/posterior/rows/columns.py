@@ -9,13 +9,13 @@ import numpy as np
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.input.arrays import array_columns, is_wide
-from dsgmcmc.input.roles import CONTEXT, NO_COLUMN
+from dsgmcmc.input.roles import CONTEXT, NO_COLUMN, names_pairs
 from dsgmcmc.input.sources.limits import limits_in, limits_of_annotated
 from dsgmcmc.posterior.draws import ENTITIES
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.ratings.reading import Reading
 from dsgmcmc.tables.frames import Frame, as_frame
-from dsgmcmc.tables.usual import Columns, usual_roles
+from dsgmcmc.tables.usual import Columns
 
 #: Column of the weights that `BPMF.fit` is given beside the ratings.
 SAMPLE_WEIGHT = "sample_weight"
@@ -30,8 +30,7 @@ def form_of_run(run: Run, form: Reading, X: Any = None, y: Any = None) -> Readin
     said = run.reading
     labels = getattr(as_frame(X), "columns", None)
     if form.matrix is None and said.matrix and labels is not None and y is None:
-        has_roles = len(usual_roles(labels, ENTITIES)) == len(ENTITIES)
-        form = form._replace(matrix=not has_roles)
+        form = form._replace(matrix=not names_pairs(labels))
     if form.matrix and not form.columns and labels is not None:
         form = form._replace(columns=column_of_users(run, set(map(str, labels))))
     return form._replace(
