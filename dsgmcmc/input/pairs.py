@@ -11,7 +11,14 @@ import numpy as np
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.input.detect import open_table
-from dsgmcmc.input.roles import Heading, expand_parts, locate, refuse_repeated, refuse_unnamed
+from dsgmcmc.input.roles import (
+    NAMED_ROLES,
+    Heading,
+    expand_parts,
+    locate,
+    refuse_repeated,
+    refuse_unnamed,
+)
 from dsgmcmc.input.sources.base import Source
 from dsgmcmc.input.sources.tables import SHOWN, holds, scalar
 from dsgmcmc.ratings.names import names_of, of_parts, part_role
@@ -21,7 +28,6 @@ from dsgmcmc.tables.usual import Columns, usual_roles
 from dsgmcmc.types import Array
 
 CHUNK = 1_000_000  # pairs in NumPy arrays at a time
-ROLES = ("user", "item")
 
 
 class PairsTable(NamedTuple):
@@ -75,8 +81,8 @@ def load_pairs(
     parts = {role: of_role for role, of_role in labels.items() if len(of_role) > 1}
 
     def is_header(fields: list[str], rows: list[list[str]]) -> bool:
-        usual = usual_roles(fields, ROLES)
-        if len(usual) == len(ROLES):
+        usual = usual_roles(fields, NAMED_ROLES)
+        if len(usual) == len(NAMED_ROLES):
             return True
         named_columns = set(expand_parts(chosen, fields).values())
         if any(not name.isdecimal() for name in named_columns):  # else positions of columns
@@ -94,13 +100,13 @@ def load_pairs(
             if role in parts or set(of_role) & set(names):
                 wanted.setdefault(role, of_role)
     else:
-        in_order = {role: labels[role] if parts else (role,) for role in ROLES}
-        first = directions or [part for role in ROLES for part in in_order[role]]
+        in_order = {role: labels[role] if parts else (role,) for role in NAMED_ROLES}
+        first = directions or [part for role in NAMED_ROLES for part in in_order[role]]
         names = [*first, *[""] * (file.width - len(first))][: file.width]
-        for role in ROLES:
+        for role in NAMED_ROLES:
             wanted.setdefault(role, in_order[role])
     advice = f"name them with {named('columns')} user=NAME,item=NAME"
-    positions = locate(Heading(path, names, len(names)), wanted, ROLES, advice=advice)
+    positions = locate(Heading(path, names, len(names)), wanted, NAMED_ROLES, advice=advice)
     _refuse_other_parts(path, positions, parts)
     names = [name or f"column{k}" for k, name in enumerate(names, 1)]
     refuse_repeated(path, names)
@@ -116,7 +122,7 @@ def _refuse_other_order(file: Source, said: Columns, *, has_parts: bool) -> None
 
     Users may have said that other columns of the run's ratings have them.
     """
-    positions = [str(said.get(role, k)) for k, role in enumerate(ROLES, 1)]
+    positions = [str(said.get(role, k)) for k, role in enumerate(NAMED_ROLES, 1)]
     if all(position.isdecimal() for position in positions) and positions != ["1", "2"]:
         user, item = positions
         raise InputError(
@@ -132,7 +138,7 @@ def _refuse_other_parts(
     path: Path, positions: Mapping[str, int], parts: Mapping[str, tuple[str, ...]]
 ) -> None:
     """Raise InputError if names do not have the parts of the run's names."""
-    for role in ROLES:
+    for role in NAMED_ROLES:
         found = len(of_parts(positions, role))
         expected = parts.get(role, (role,))
         if found != len(expected):
@@ -154,7 +160,7 @@ def chunks(
     """
     selected = {}
     faults = []
-    for role in ROLES:
+    for role in NAMED_ROLES:
         for k, (stored, integer) in enumerate(zip(table.stored(role), integers[role], strict=True)):
             faults.append(
                 f"coalesce(trim({stored}), '') = '' OR coalesce({is_rounded(stored)}, false)"
@@ -176,7 +182,7 @@ def chunks(
             f"{query} BETWEEN {start} AND {start + CHUNK - 1} ORDER BY rowid"
         ).fetchnumpy()
         names = {role: np.ma.getdata(array) for role, array in arrays.items()}
-        yield [names_of(names, role) for role in ROLES]
+        yield [names_of(names, role) for role in NAMED_ROLES]
 
 
 def _refuse_names(
@@ -186,13 +192,13 @@ def _refuse_names(
     n_wrong = scalar(db, f"SELECT count(*) FROM pairs WHERE {is_wrong}")
     if not n_wrong:
         return
-    by_role = {role: f"concat_ws(', ', {', '.join(table.stored(role))})" for role in ROLES}
+    by_role = {role: f"concat_ws(', ', {', '.join(table.stored(role))})" for role in NAMED_ROLES}
     rows = db.execute(
         f"SELECT rowid, {by_role['user']}, {by_role['item']} FROM pairs WHERE {is_wrong}"
         f" ORDER BY rowid LIMIT {SHOWN}"
     ).fetchall()
     message = f"{table.file.path}: {n_wrong} pairs lack an exact name"
-    with_integers = [role for role in ROLES if any(integers[role])]
+    with_integers = [role for role in NAMED_ROLES if any(integers[role])]
     if with_integers:
         roles = " and ".join(with_integers)
         message += f", or a name that is not an integer like the {roles} names in the run"

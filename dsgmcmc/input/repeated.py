@@ -31,8 +31,10 @@ def merge_repeated(db: Session, duplicates: str | None, is_rated: str) -> None:
             " leave all but one of each pair out"
         )
     if duplicates == "mean":
-        mean = "avg(rating ORDER BY rating)"  # in any order the last bits would vary
-        means = f"SELECT user_id, item_id, {mean} AS x FROM raw WHERE {is_rated} GROUP BY ALL"
+        means = (  # in any order of the ratings the last bits would vary
+            "SELECT user_id, item_id, avg(rating ORDER BY rating) AS x FROM raw"
+            f" WHERE {is_rated} GROUP BY ALL"
+        )
         db.execute(
             f"UPDATE raw SET rating = means.x FROM ({means}) AS means"
             f" WHERE raw.user_id = means.user_id AND raw.item_id = means.item_id AND {is_rated}"

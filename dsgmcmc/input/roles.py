@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
@@ -92,9 +92,9 @@ def refuse_repeated(where: object, names: Sequence[str]) -> None:
         raise InputError(f"{where}: two columns have the same name ({shortened(repeated)})")
 
 
-def names_pairs(columns: Iterable[object]) -> bool:
+def names_pairs(columns: Collection[object]) -> bool:
     """Whether columns have usual names of users and of items, as in tables of ratings."""
-    return len(usual_roles(columns, NAMED_ROLES)) == len(NAMED_ROLES)
+    return usual_roles(columns, NAMED_ROLES) == list(NAMED_ROLES)
 
 
 def names_recur(names: Sequence[str], sample: Rows) -> bool:

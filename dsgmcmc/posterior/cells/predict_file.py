@@ -53,11 +53,11 @@ def predict_table(
     InputError
         If an argument is invalid; then no file is written.
     """
-    from dsgmcmc.input.pairs import ROLES
+    from dsgmcmc.input.roles import NAMED_ROLES
     from dsgmcmc.tables.session import interruptible, open_session
     from dsgmcmc.tables.written import output_format
 
-    columns = parse_columns(settings.columns, ROLES)
+    columns = parse_columns(settings.columns, NAMED_ROLES)
     output_format(out)
     if out is not None and out.resolve() == pairs.resolve():
         raise InputError(f"{out} is the input; give another name for the output")
